@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from support.examples import free_port
 from support.pages import ROOT
-from support.processes import run_command
+from support.processes import output_of
 from support.signing import SECRET
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -19,10 +20,7 @@ EXTENSIONS = ("flask-limiter", "flask-seasurf", "flask-talisman", "flask-wtf")
 GREENLETS = ("eventlet", "gevent", "flask-socketio")
 
 
-def call(*command, **options):
-    done = run_command(command, timeout=1200, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+call = partial(output_of, timeout=1200)
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,11 @@ import http.client
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,11 +23,10 @@ from packaging.requirements import Requirement
 from standardwebhooks import Webhook
 
 from billhook.events import InvoiceApproved, sample
-from support.examples import answers, eventually, free_port
+from support.examples import answers, free_port
 from support.pages import ROOT, block
-from support.processes import run_command
+from support.processes import logged, output_of, until
 from support.signing import SECRET
-from support.timeouts import scaled
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -112,10 +110,7 @@ app = dashboard.server
 )
 
 
-def call(*command, **options):
-    done = run_command(command, timeout=1200, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+call = partial(output_of, timeout=1200)
 
 
 def pin_as_ckan(python: Path) -> None:
@@ -124,25 +119,6 @@ def pin_as_ckan(python: Path) -> None:
     kept = [f"{name}=={pin}" for name, pin in pins.items() if name.partition("[")[0] in NAMES]
     assert any(each.startswith("sqlalchemy==") for each in kept), pins
     call(python, "-m", "pip", "install", "--quiet", *kept)
-
-
-@contextlib.contextmanager
-def served(programs: Path, folder: Path, environ: dict[str, str], port: int) -> Iterator[Path]:
-    """The app under the gunicorn that is beside its packages; gives the log."""
-    log = folder / "log"
-    command = [programs / "gunicorn", "-c", "python:billhook.gunicorn_conf", "-k", "gthread"]
-    command += ["--worker-connections", "1000", "--bind", f"127.0.0.1:{port}", "shop:app"]
-    with log.open("w") as out:
-        process = subprocess.Popen(command, cwd=folder, env=environ, stdout=out, stderr=out)
-    try:
-        eventually(lambda: answers(port) or process.poll() is not None, 60)
-        yield log
-    except AssertionError as error:
-        error.add_note(log.read_text())
-        raise
-    finally:
-        process.terminate()
-        process.wait(scaled(30))
 
 
 def deliver(port: int, key: str) -> tuple[int, str]:
@@ -215,12 +191,15 @@ def test_no_version_and_nothing_of_the_app_changes_and_it_receives(tmp_path, app
     assert "WRONG" not in checked
     port = free_port()
     began = time.monotonic()
-    with served(programs, tmp_path, environ, port) as log:
+    log, server = (
+        tmp_path / "log",
+        [programs / "gunicorn", "-c", "python:billhook.gunicorn_conf", "-k", "gthread"],
+    )
+    server += ["--worker-connections", "1000", "--bind", f"127.0.0.1:{port}", "shop:app"]
+    with logged(server, log, ready=lambda: answers(port), **options):
         assert deliver(port, "msg_1") == (200, '{"status": "accepted"}')
         assert deliver(port, "msg_1") == (200, '{"status": "duplicate"}')
-        eventually(
-            lambda: re.search(r"invoice inv_42 approved at \d\d:\d\d, delivery msg_1", log.read_text()), 60
-        )
+        until(lambda: re.search(r"invoice inv_42 approved at \d\d:\d\d, delivery msg_1", log.read_text()), 60)
     handled = time.monotonic() - began
     with capsys.disabled():
         sys.stdout.write(

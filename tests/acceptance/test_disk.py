@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from support.acceptance.senders import Answer, Line, body_of, digest
+from support.acceptance.senders import Line, body_of, digest
 from support.acceptance.small_disk import DEADLINE, SMALL_BYTES, small_disk
 from support.acceptance.stack import STANDALONE, Stack, stack_on
 from support.acceptance.system_calls import needs_strace
 from support.inbox_view import rows
 from support.postgres import unavailable
 from support.processes import together, until
+from support.server import Reply
+
+pytestmark = pytest.mark.slow
 
 
 class Book:
@@ -26,7 +29,7 @@ class Book:
         self._stack = stack
         self.answered: dict[str, str] = {}
         self.refused: list[str] = []
-        self.answers: list[Answer] = []
+        self.answers: list[Reply] = []
 
     def send(self, key: str, most_bytes: int = 1_200) -> int:
         """One delivery over a connection of its own; the status."""
@@ -51,7 +54,7 @@ class Book:
         """503 and when to come again, for each that was not taken."""
         refusals = [answer for answer in self.answers if answer.status != 200]
         return bool(refusals) and all(
-            answer.status == 503 and b"\r\nRetry-After: " in answer.head and b"api_error" in answer.body
+            answer.status == 503 and "Retry-After" in answer.headers and b"api_error" in answer.body
             for answer in refusals
         )
 
@@ -59,7 +62,6 @@ class Book:
 # --- full -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_full_disk_is_503_and_good_again_when_there_is_room(tmp_path, figures):
     with small_disk(tmp_path) as (stack, web, disk):
         book, processes, number = Book(stack), web.children(), 0
@@ -92,7 +94,6 @@ def test_a_full_disk_is_503_and_good_again_when_there_is_room(tmp_path, figures)
         assert web.children() == processes
 
 
-@pytest.mark.slow
 def test_a_receiver_that_ignores_a_full_disk_is_caught(tmp_path):
     with small_disk(tmp_path, "faulty_receivers:ignores_errors()") as (stack, web, disk):
         book = Book(stack)

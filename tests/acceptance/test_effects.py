@@ -31,6 +31,8 @@ from support.own_database import by_driver, by_session
 from support.postgres import BOTH
 from support.processes import in_children
 
+pytestmark = pytest.mark.slow
+
 KEYS = [f"msg_{number}" for number in range(60)]
 BETWEEN = ("after commit", "after_call", "in_settle")
 """Where the effect is committed, and the run is not settled."""
@@ -153,7 +155,6 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path, postgres_url: str) -> S
     return Shop(tmp_path, inbox_url, own)
 
 
-@pytest.mark.slow
 def test_kills_between_effect_and_settle_repeat_no_effect(shop, long):
     shop.kill(careful, 60 if long else 6, BETWEEN)
 
@@ -168,7 +169,6 @@ def test_kills_before_the_commit_lose_no_effect(shop):
     assert shop.effects() == Counter(KEYS)
 
 
-@pytest.mark.slow
 def test_a_handler_without_once_is_caught(shop):
     shop.kill(unprotected, 3, BETWEEN)
 

@@ -14,6 +14,8 @@ from support.acceptance.stack import STANDALONE, Stack, stack_on
 from support.acceptance.system_calls import needs_strace, recording
 from support.processes import together, until
 
+pytestmark = pytest.mark.slow
+
 CONNECTIONS = 4
 
 
@@ -63,7 +65,6 @@ def record_and_cut(
     return cuts
 
 
-@pytest.mark.slow
 def test_every_delivery_answered_200_survives_a_power_cut(tmp_path, figures, long):
     needs_strace()
 
@@ -76,7 +77,6 @@ def test_every_delivery_answered_200_survives_a_power_cut(tmp_path, figures, lon
     assert cuts.missing_by_chance == set()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("synchronous", ["OFF", pytest.param("NORMAL", marks=pytest.mark.long)])
 def test_a_receiver_that_does_not_sync_is_caught(tmp_path, synchronous):
     needs_strace()

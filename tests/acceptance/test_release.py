@@ -6,21 +6,19 @@ import os
 import re
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from support.processes import run_command
+from support.processes import output_of
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
-def call(*command, **options):
-    done = run_command(command, timeout=600, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+call = partial(output_of, timeout=600)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from support.acceptance.stack import NO_FAULTS, Process, Stack, stack_on
 from support.processes import until
 from support.templates import new_inbox
 
+pytestmark = pytest.mark.slow
+
 CONNECTIONS = 8
 BETWEEN = 60
 """Deliveries that are answered before and after each restart."""
@@ -103,7 +105,6 @@ RESTARTS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("door", "restart"),
     RESTARTS,
@@ -129,7 +130,6 @@ def check(stack: Stack, load: RestartLoad, times: int) -> int:
     return sum(map(len, found.values()))
 
 
-@pytest.mark.slow
 def test_control_a_kill_leaves_new_connections_without_an_answer_or_kept_ones_closed(stack):
     load = send_through(stack, "asgi", kill, 1)
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask, request
+from measuring import SECRET
 
 from billhook.receiver.blueprint import webhook_routes
-
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 def bare() -> Flask:

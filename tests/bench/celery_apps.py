@@ -10,29 +10,14 @@ from typing import Any
 import psycopg
 from celery import Celery
 from flask import Flask
+from measuring import SECRET
+from other_queues import make_celery
 
 from billhook import Billhook, Handlers
 from billhook.events import PingTest
 
 FOLDER = Path(os.environ.get("BENCH_FOLDER", "."))
 DATABASE = os.environ.get("BENCH_DATABASE", "")
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-
-
-def make_celery() -> Celery:
-    """Celery as it is set up for work that must not be lost, and without results."""
-    app = Celery("bench", broker=os.environ["BENCH_BROKER"])
-    app.conf.update(
-        task_acks_late=True,
-        task_reject_on_worker_lost=True,
-        task_ignore_result=True,
-        task_serializer="json",
-        accept_content=["json"],
-        broker_transport_options={"confirm_publish": True},
-        task_default_queue=os.environ["BENCH_QUEUE"],
-        worker_hijack_root_logger=False,
-    )
-    return app
 
 
 def body() -> None:

@@ -11,15 +11,11 @@ round: read those. Needs BILLHOOK_TEST_AMQP_URL.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
-import json
 import os
 import secrets
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,77 +24,73 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engines import postgres
 from load import cpu_seconds, process_seconds
+from measuring import DATABASES, count_succeeded, made, options, places, process, ratios, save
 
-from billhook.inbox import Inbox
-
-HERE = Path(__file__).parent
 WARM_UP = 200
 Figures = dict[str, float]
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--count", type=int, default=400)
-    parser.add_argument("--only", choices=["sqlite", "postgresql"], help="measure one database alone")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    options = parser.parse_args()
+    given = options(__doc__, rounds=12, count=400, only=DATABASES)
     if "BILLHOOK_TEST_AMQP_URL" not in os.environ:
         sys.exit("set BILLHOOK_TEST_AMQP_URL to a RabbitMQ: amqp://guest:guest@127.0.0.1:5672//")
     with contextlib.ExitStack() as stack:
         running = {
-            name: stack.enter_context(variant(app, database, WARM_UP + options.rounds * options.count))
-            for name, app, database in variants(options.only)
+            name: stack.enter_context(variant(app, database, WARM_UP + given.rounds * given.count))
+            for name, app, database in variants(given.only)
         }
         results: dict[str, list[Figures]] = {name: [] for name in running}
         for jobs, _ in running.values():
             _run(jobs, WARM_UP)
-        for number in range(options.rounds):
+        for number in range(given.rounds):
             for name, (jobs, pid) in running.items():
                 before = _cpu_seconds(pid)
-                seconds = _run(jobs, options.count)
+                seconds = _run(jobs, given.count)
                 cpu = _cpu_seconds(pid) - before
-                figures = {"us": seconds / options.count * 1e6, "cpu_us": cpu / options.count * 1e6}
+                figures = {"us": seconds / given.count * 1e6, "cpu_us": cpu / given.count * 1e6}
                 results[name].append(figures)
                 print(f"round {number + 1}: {name:24} {line(figures)}", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    save(given, results)
     report(results)
 
 
-def variants(only: str | None) -> Iterator[tuple[str, str, str]]:
+def variants(only: list[str]) -> Iterator[tuple[str, str, str]]:
     """Name, app in celery_apps, database."""
     yield "celery", "noop", ""
-    for database in ("sqlite", "postgresql"):
-        if only in (None, database) and (database == "sqlite" or "BILLHOOK_TEST_POSTGRES_URL" in os.environ):
-            yield f"two commits, {database}", "commits", database
-            yield f"billhook, {database}", "billhook", database
+    for database in places(only):
+        yield f"two commits, {database}", "commits", database
+        yield f"billhook, {database}", "billhook", database
 
 
 @contextlib.contextmanager
 def variant(app: str, database: str, total: int) -> Iterator[tuple[Tasks | Deliveries, int]]:
     """What sends the jobs of one variant, and the pid of the worker that does them."""
-    with tempfile.TemporaryDirectory() as folder, _database(database, Path(folder)) as url:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        url = stack.enter_context(places()[database](folder)) if database else ""
+        if database == "postgresql":
+            made(url).close()
         environ = {
             "BENCH_APP": app,
-            "BENCH_FOLDER": folder,
+            "BENCH_FOLDER": str(folder),
             "BENCH_QUEUE": f"bench-{secrets.token_hex(4)}",
             "BENCH_BROKER": os.environ["BILLHOOK_TEST_AMQP_URL"],
             "BENCH_DATABASE": url,
         }
         os.environ.update(environ)
         apps = importlib.reload(importlib.import_module("celery_apps"))
-        celery = apps.celery
-        jobs = Deliveries(celery, Path(folder)) if app == "billhook" else Tasks(apps, Path(folder), total)
+        jobs = Deliveries(apps.celery, folder) if app == "billhook" else Tasks(apps, folder, total)
+        command = [sys.executable, "-m", "celery", "-A", "celery_apps:celery", "worker", "--concurrency", "2"]
+        command += ["--loglevel", "ERROR", "--without-gossip", "--without-mingle"]
+        command += ["--hostname", f"{environ['BENCH_QUEUE']}@%h"]
         try:
-            with _worker({**os.environ, **environ}) as pid:
-                yield jobs, pid
+            with process(command, folder / "worker.log", **environ) as worker:
+                yield jobs, worker.pid
         finally:
             jobs.close()
-            with celery.connection_for_write() as connection:
+            with apps.celery.connection_for_write() as connection:
                 connection.default_channel.queue_delete(environ["BENCH_QUEUE"])
                 connection.default_channel.exchange_delete(environ["BENCH_QUEUE"])
 
@@ -164,17 +156,7 @@ class Deliveries:
 
     def done(self) -> int:
         ran = self._ran.stat().st_size
-        return ran if ran < self._stored else self._settled()
-
-    def _settled(self) -> int:
-        from sqlalchemy import func, select
-
-        from billhook.inbox.schema import run
-
-        with self._assembly.inbox.database.read() as connection:
-            succeeded = select(func.count()).select_from(run).where(run.c.state == "succeeded")
-            found: int = connection.execute(succeeded).scalar_one()
-            return found
+        return ran if ran < self._stored else count_succeeded(self._assembly.inbox)
 
     def close(self) -> None:
         self._assembly.close()
@@ -193,33 +175,6 @@ def _run(jobs: Tasks | Deliveries, count: int, patience: float = 120) -> float:
     return time.perf_counter() - started
 
 
-@contextlib.contextmanager
-def _worker(environ: dict[str, str]) -> Iterator[int]:
-    """A Celery worker with two processes; gives its pid when it is up."""
-    command = [sys.executable, "-m", "celery", "-A", "celery_apps:celery", "worker", "--concurrency", "2"]
-    command += ["--loglevel", "ERROR", "--without-gossip", "--without-mingle"]
-    command += ["--hostname", f"{environ['BENCH_QUEUE']}@%h"]
-    environ = {**environ, "PYTHONPATH": f"{HERE}{os.pathsep}{environ.get('PYTHONPATH', '')}"}
-    worker = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield worker.pid
-    finally:
-        worker.send_signal(signal.SIGTERM)
-        worker.wait(30)
-
-
-@contextlib.contextmanager
-def _database(kind: str, folder: Path) -> Iterator[str]:
-    """The URL of an empty inbox; on PostgreSQL in a schema of its own."""
-    if kind != "postgresql":
-        yield f"sqlite:///{folder / 'inbox.db'}" if kind else ""
-        return
-    with postgres(folder) as url:
-        with contextlib.closing(Inbox(url)) as inbox:
-            inbox.upgrade()
-        yield url
-
-
 def _cpu_seconds(pid: int) -> float:
     """User and system time of a process and its children so far."""
     return process_seconds(str(pid)) + cpu_seconds(pid)
@@ -236,15 +191,15 @@ def report(results: dict[str, list[Figures]]) -> None:
     for name, figures in results.items():
         us = [one["us"] for one in figures]
         cpu = [one["cpu_us"] for one in figures]
-        print(f"{name:24} {spread(us, 0)} us a task   CPU of the worker {spread(cpu, 0)} us")
+        print(f"{name:24} {quartiles(us, 0)} us a task   CPU of the worker {quartiles(cpu, 0)} us")
     for name in (name for name in results if name.startswith("billhook, ")):
         for other in ("celery", name.replace("billhook", "two commits")):
             for key, label in (("us", "time"), ("cpu_us", "CPU of the worker")):
-                ratios = [a[key] / b[key] for a, b in zip(results[name], results[other], strict=True)]
-                print(f"{name} / {other}: {label} {spread(ratios, 2)}")
+                pair = ([one[key] for one in results[each]] for each in (name, other))
+                print(f"{name} / {other}: {label} {quartiles(ratios(*pair), 2)}")
 
 
-def spread(values: list[float], digits: int) -> str:
+def quartiles(values: list[float], digits: int) -> str:
     """The median, and the middle half."""
     low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
     return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"

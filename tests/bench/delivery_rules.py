@@ -8,9 +8,7 @@ and prints the difference of their CPU times. Storing is left out: the inbox's `
 
 from __future__ import annotations
 
-import argparse
 import io
-import json
 import os
 import statistics
 import sys
@@ -18,46 +16,36 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from billhook.events import InvoiceApproved, sample
+from apps import bare, durable
+from measuring import BODY, SECRET, options, save, spread
+
 from billhook.extension import get_state
 from billhook.inbox import PutStatus, Receipt
 from billhook.signing import StandardWebhooks
-
-sys.path.insert(0, str(Path(__file__).parent))
-from apps import SECRET, bare, durable
 
 CALLS = 2_000
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    options = parser.parse_args()
+    given = options(__doc__, rounds=9)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["BENCH_FOLDER"] = folder
         billhook = durable()
         get_state(billhook).inbox.put = lambda *_: Receipt(PutStatus.ACCEPTED, 1, "InvoiceApproved")  # type: ignore[method-assign]
-        pairs = [(_microseconds(bare()), _microseconds(billhook)) for _ in range(options.rounds)]
-    if options.json:
-        figures = {"bare": [before for before, _ in pairs], "billhook": [after for _, after in pairs]}
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
-    differences = sorted(after - before for before, after in pairs)
-    print(f"bare view  {statistics.median(before for before, _ in pairs):5.0f} us of CPU a request")
-    print(f"billhook   {statistics.median(after for _, after in pairs):5.0f} us")
-    print(
-        f"difference {statistics.median(differences):5.0f} us ({differences[0]:.0f} to {differences[-1]:.0f})"
-    )
+        pairs = [(_microseconds(bare()), _microseconds(billhook)) for _ in range(given.rounds)]
+    before, after = zip(*pairs, strict=True)
+    save(given, {"bare": before, "billhook": after})
+    print(f"bare view  {statistics.median(before):5.0f} us of CPU a request")
+    print(f"billhook   {statistics.median(after):5.0f} us")
+    print(f"difference {spread([more - less for less, more in pairs], 0)} us")
 
 
 def _microseconds(app: Callable[..., Any]) -> float:
-    body = sample(InvoiceApproved).to_json()
     headers = StandardWebhooks().sign(
-        body, SECRET, event_type="InvoiceApproved", now=datetime.now(UTC), message_id="msg_1"
+        BODY, SECRET, event_type="InvoiceApproved", now=datetime.now(UTC), message_id="msg_1"
     )
     environ = {
         "REQUEST_METHOD": "POST",
@@ -66,7 +54,7 @@ def _microseconds(app: Callable[..., Any]) -> float:
         "SERVER_PORT": "80",
         "SERVER_PROTOCOL": "HTTP/1.1",
         "CONTENT_TYPE": "application/json",
-        "CONTENT_LENGTH": str(len(body)),
+        "CONTENT_LENGTH": str(len(BODY)),
         "HTTP_HOST": "127.0.0.1",
         "HTTP_X_WEBHOOK_TYPE": "InvoiceApproved",
         "wsgi.url_scheme": "http",
@@ -77,7 +65,7 @@ def _microseconds(app: Callable[..., Any]) -> float:
     start = time.process_time()
     for _ in range(CALLS):
         answer = app(
-            {**environ, "wsgi.input": io.BytesIO(body)}, lambda status, _headers: statuses.add(status)
+            {**environ, "wsgi.input": io.BytesIO(BODY)}, lambda status, _headers: statuses.add(status)
         )
         b"".join(answer)
         answer.close()

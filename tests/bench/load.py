@@ -5,22 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from apps import SECRET
+from measuring import BODY, SECRET, free_port, listens, process, wait_for
 
-from billhook.events import InvoiceApproved, sample
 from billhook.signing import StandardWebhooks
 
-HERE = Path(__file__).parent
 WRK_THREADS = 1
 PROCESSES = 2
 
@@ -53,11 +48,10 @@ class Requests:
         self._script = folder / "load.lua"
         self._script.write_text(WRK_SCRIPT)
         scheme, now = StandardWebhooks(), datetime.now(UTC)
-        body = sample(InvoiceApproved).to_json()
-        self._body = body.decode()
+        self._body = BODY.decode()
         self._lines = []
         for _ in range(count):
-            headers = scheme.sign(body, SECRET, event_type="InvoiceApproved", now=now)
+            headers = scheme.sign(BODY, SECRET, event_type="InvoiceApproved", now=now)
             signature = headers["webhook-signature"]
             self._lines.append(f"{headers['webhook-id']} {headers['webhook-timestamp']} {signature}")
 
@@ -81,38 +75,18 @@ class Requests:
         }
 
 
-def free_port() -> int:
-    """Return a port that nothing listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextlib.contextmanager
-def gunicorn(factory: str, flags: Sequence[str], environment: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+def gunicorn(
+    factory: str, flags: Sequence[str], folder: Path, **environment: str
+) -> Iterator[tuple[str, int]]:
     """Serve a factory of apps.py with gunicorn's defaults; yields the URL and the master's id."""
     port = free_port()
     command = [sys.executable, "-m", "gunicorn", "-w", str(PROCESSES), *flags, "--no-control-socket"]
-    command += ["-b", f"127.0.0.1:{port}", "--chdir", str(HERE), f"apps:{factory}()"]
-    server = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
-    try:
-        _wait_for(port)
+    command += ["-b", f"127.0.0.1:{port}", f"apps:{factory}()"]
+    with process(command, folder / "gunicorn.log", **environment) as server:
+        wait_for(lambda: listens(port))
+        time.sleep(0.5)  # the other process
         yield f"http://127.0.0.1:{port}", server.pid
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(15)
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(100):
-        with contextlib.suppress(OSError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=1)
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            time.sleep(0.5)
-            return
-        time.sleep(0.1)
-    sys.exit("the receiver did not start")
 
 
 def cpu_seconds(master: int) -> float:

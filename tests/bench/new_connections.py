@@ -9,13 +9,13 @@ delivery over each as soon as the last one was answered. Linux only.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from measuring import options, ratios, save, spread
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.new_connections import Seen, new_connections
@@ -50,36 +50,24 @@ class Figures:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--connections", type=int, default=512)
-    parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--door", nargs="+", choices=DOORS, default=DOORS)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    options = parser.parse_args()
+    given = options(__doc__, connections=512, seconds=8.0, rounds=3, workers=[1, 2], door=list(DOORS))
     found = []
     print("round door      workers first p50 first max later p99   rate ahead refused  share")
-    for number in range(1, options.rounds + 1):
-        for workers in options.workers:
-            for door in options.door:
-                figures = measure(door, workers, number, options.connections, options.seconds)
+    for number in range(1, given.rounds + 1):
+        for workers in given.workers:
+            for door in given.door:
+                figures = measure(door, workers, number, given.connections, given.seconds)
                 print(figures, flush=True)
                 found.append(figures)
-    for workers in options.workers:
+    for workers in given.workers:
         firsts = {
             door: [each.first_max for each in found if (each.door, each.workers) == (door, workers)]
-            for door in options.door
+            for door in given.door
         }
         if len(firsts) == len(DOORS):
-            ratios = [fast / base for base, fast in zip(*firsts.values(), strict=True)]
-            print(f"{workers} workers: the latest first answer on uvloop is {_spread(ratios)} of asyncio's")
-    if options.json:
-        options.json.write_text(json.dumps([vars(each) for each in found], indent=1) + "\n")
-
-
-def _spread(ratios: list[float]) -> str:
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            told = spread(ratios(*reversed(firsts.values())))
+            print(f"{workers} workers: the latest first answer on uvloop is {told} of asyncio's")
+    save(given, [vars(each) for each in found])
 
 
 def measure(door: str, workers: int, number: int, connections: int, seconds: float) -> Figures:

@@ -7,26 +7,22 @@ import os
 import time
 from pathlib import Path
 
-COUNT = int(os.environ.get("BENCH_COUNT", "0"))
-RESULT = os.environ.get("BENCH_RESULT", "")
-FIRST = os.environ.get("BENCH_FIRST", "")
 _numbers = itertools.count(1)  # its next() is one step, whichever thread
 
 
 def count_one() -> None:
-    """Write the time when the first and when the last of COUNT tasks has run."""
+    """Write the time when the first and when the last of BENCH_COUNT tasks has run."""
     number = next(_numbers)
-    if number == 1:
-        Path(FIRST).write_text(str(time.time()))
-    if number == COUNT:
-        Path(RESULT).write_text(str(time.time()))
+    for place, which in ((1, "FIRST"), (int(os.environ["BENCH_COUNT"]), "LAST")):
+        if number == place:
+            Path(os.environ[f"BENCH_{which}"]).write_text(str(time.time()))
 
 
-def celery_app():
+def make_celery():
     """Celery as its documentation says for work that must not be lost, without any result."""
     import celery
 
-    app = celery.Celery("bench", broker=os.environ["BILLHOOK_TEST_AMQP_URL"])
+    app = celery.Celery("bench", broker=os.environ["BENCH_BROKER"])
     app.conf.update(
         task_acks_late=True,
         task_reject_on_worker_lost=True,
@@ -34,9 +30,15 @@ def celery_app():
         task_serializer="json",
         accept_content=["json"],
         broker_transport_options={"confirm_publish": True},
-        task_default_queue=os.environ.get("BENCH_QUEUE", "billhook-bench"),
+        task_default_queue=os.environ["BENCH_QUEUE"],
         worker_hijack_root_logger=False,
     )
+    return app
+
+
+def celery_app():
+    """Celery with a no-op task."""
+    app = make_celery()
 
     @app.task(name="bench.noop")
     def noop(number: int) -> None:
@@ -61,7 +63,7 @@ def huey_app():
     return queue
 
 
-if os.environ.get("BENCH_RIVAL") == "celery":
+if os.environ.get("BENCH_APP") == "counting":
     celery = celery_app()
-if os.environ.get("BENCH_RIVAL") == "huey":
+if os.environ.get("BENCH_APP") == "huey":
     queue = huey_app()

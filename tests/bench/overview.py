@@ -10,17 +10,11 @@ what Prometheus is given. SQLite, and PostgreSQL when BILLHOOK_TEST_POSTGRES_URL
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import tempfile
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from typing import Any
 
-from engines import _sqlite, postgres
+from measuring import inbox_at, options, places, save, timed
 from sqlalchemy import text
 
 from billhook.engines.maintenance import CLOSE_SECONDS
@@ -60,33 +54,25 @@ _FILL_FAILURES = """
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rates", type=int, nargs="+", default=[0, 1000, 3000], help="runs a second")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    options = parser.parse_args()
+    given = options(__doc__, rows=1_000_000, rates=[0, 1000, 3000])
     figures: dict[str, object] = {}
-    for name, place in (("sqlite", _sqlite), ("postgresql", postgres)):
-        if place is postgres and "BILLHOOK_TEST_POSTGRES_URL" not in os.environ:
-            continue
-        with tempfile.TemporaryDirectory() as folder, place(Path(folder)) as url:
-            figures[name] = measure(name, Inbox(url, known_types=EVENT_TYPES), options)
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    for name, place in places().items():
+        with inbox_at(place, known_types=EVENT_TYPES) as (inbox, _):
+            figures[name] = measure(name, inbox, given)
+    save(given, figures)
 
 
-def measure(name: str, inbox: Inbox, options: argparse.Namespace) -> dict[str, float]:
+def measure(name: str, inbox: Inbox, given: Any) -> dict[str, float]:
     """Measure one database."""
-    inbox.upgrade() if name == "postgresql" else inbox.prepare()
     three_days = timedelta(days=3)
     now = datetime.now(UTC) - timedelta(seconds=60)
-    fill(inbox, name, "old-", options.rows, now - three_days, three_days / options.rows)
+    fill(inbox, name, "old-", given.rows, now - three_days, three_days / given.rows)
     fill_days(inbox, now)
     # Or a step, as the next of 256 commits, would move the log of all this into SQLite's file: 1.9 s once.
     inbox.database.checkpoint(at_once=True)
     steps = close(inbox)
     found = {
-        "close_rows_per_second": 2.05 * options.rows / sum(steps),
+        "close_rows_per_second": 2.05 * given.rows / sum(steps),
         "close_step_ms": statistics.median(steps) * 1000,
         "longest_close_step_ms": max(steps) * 1000,
     }
@@ -95,17 +81,18 @@ def measure(name: str, inbox: Inbox, options: argparse.Namespace) -> dict[str, f
     # On PostgreSQL a step closes what the step before it has noted.
     open_seconds = CLOSE_SECONDS * (1 + inbox.database.writes_overlap) + margin.total_seconds()
     stored = 0
-    for rate in options.rates:
+    for rate in given.rates:
         rows = int(rate * open_seconds) - stored
         if rows > 0:
             since = datetime.now(UTC) - timedelta(seconds=open_seconds)
             fill(inbox, name, f"{rate}-", rows, since, timedelta(seconds=open_seconds) / rows)
             stored += rows
-        found[f"overview_ms_{rate}"] = timed(lambda: read_overview(inbox, datetime.now(UTC)))
-        found[f"scrape_ms_{rate}"] = timed(lambda: metrics_text(inbox))
+        overviews = (timed(lambda: read_overview(inbox, datetime.now(UTC))) for _ in range(REPEATS))
+        scrapes = (timed(lambda: metrics_text(inbox)) for _ in range(REPEATS))
+        found[f"overview_ms_{rate}"] = statistics.median(overviews) * 1000
+        found[f"scrape_ms_{rate}"] = statistics.median(scrapes) * 1000
     for key, value in found.items():
         print(f"{name:10} {key:26} {value:9.1f}", flush=True)
-    inbox.close()
     return found
 
 
@@ -153,19 +140,7 @@ def close(inbox: Inbox) -> list[float]:
         with inbox.database.read() as connection:
             if note(connection, datetime.now(UTC)) is None:
                 return steps
-        started = time.perf_counter()
-        inbox.close_counts(datetime.now(UTC))
-        steps.append(time.perf_counter() - started)
-
-
-def timed(work: Callable[[], object]) -> float:
-    """Return the median in milliseconds."""
-    times = []
-    for _ in range(REPEATS):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times) * 1000
+        steps.append(timed(lambda: inbox.close_counts(datetime.now(UTC))))
 
 
 if __name__ == "__main__":

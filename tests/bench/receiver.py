@@ -12,23 +12,16 @@ Printed are medians with their spread, and ratios taken within a round, so that 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import os
 import shutil
-import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from engines import postgres, worker_beside
+from engines import worker_beside
 from load import Requests, cpu_seconds, gunicorn, server_seconds
-from sqlalchemy import func, select
-
-from billhook.inbox import Inbox
-from billhook.inbox.schema import run
+from measuring import count_succeeded, inbox_at, options, places, ratios, save, spread
 
 THREADS = ("-k", "gthread", "--threads", "16")
 LOOP = ("-k", "billhook.gunicorn_worker.AsgiWorker", "--asgi-loop", "asyncio", "--http-parser", "python")
@@ -63,31 +56,20 @@ RECEIVERS = {
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=6)
-    parser.add_argument("--connections", type=int, nargs="+", default=[32])
-    parser.add_argument("--only", nargs="+", choices=RECEIVERS, metavar="NAME", help="measure these alone")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write each measurement there")
-    options = parser.parse_args()
+    given = options(__doc__, rounds=5, seconds=6, connections=[32], only=list(RECEIVERS))
     if shutil.which("wrk") is None:
         sys.exit("this benchmark loads with wrk: apt-get install wrk")
-    names = options.only or RECEIVERS
-    on_postgresql = "BILLHOOK_TEST_POSTGRES_URL" in os.environ
-    chosen = {
-        name: one for name, one in RECEIVERS.items() if name in names and on_postgresql >= one.postgresql
-    }
+    chosen = [name for name in given.only if "postgresql" in places() or not RECEIVERS[name].postgresql]
     results: dict[int, dict[str, list[Figures]]] = {}
-    for number in range(options.rounds):
-        for connections in options.connections:
-            for name, receiver in chosen.items():
-                figures = measure(receiver, connections, options.seconds)
+    for number in range(given.rounds):
+        for connections in given.connections:
+            for name in chosen:
+                figures = measure(RECEIVERS[name], connections, given.seconds)
                 results.setdefault(connections, {}).setdefault(name, []).append(figures)
                 print(
                     f"round {number + 1}, {connections} connections: {name:28} {_line(figures)}", flush=True
                 )
-                if options.json:
-                    options.json.write_text(json.dumps(results, indent=1) + "\n")
+                save(given, results)
     for connections, measured in results.items():
         print(f"\n{connections} connections\n")
         report(measured)
@@ -95,36 +77,29 @@ def main() -> None:
 
 def measure(receiver: Receiver, connections: int, seconds: int) -> Figures:
     """Load one receiver for some seconds."""
+    place = places()["postgresql" if receiver.postgresql else "sqlite"]
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url = f"sqlite:///{folder / 'inbox.db'}"
-        if receiver.postgresql:
-            url = stack.enter_context(postgres(folder))
-        inbox = Inbox(url)
-        inbox.upgrade() if receiver.postgresql else inbox.prepare()
+        inbox, url = stack.enter_context(inbox_at(place))
         environment = {"BENCH_FOLDER": str(folder), "BENCH_INBOX_URL": url}
         if receiver.handled_by == "worker":
             stack.enter_context(worker_beside(folder, url))
         elif receiver.handled_by:
             environment["BENCH_ENGINE"] = receiver.handled_by
         requests = Requests(folder, 20_000 * (seconds + 1))
-        with gunicorn(receiver.factory, receiver.flags, environment) as (address, master):
-            requests.send(address, connections, 1, skip=0)
-            before, server_before, handled = cpu_seconds(master), server_seconds("postgres"), _handled(inbox)
-            figures = requests.send(address, connections, seconds, skip=20_000)
-            figures["cpu_us"] = (cpu_seconds(master) - before) * 1e6 / figures["requests"]
-            if receiver.postgresql:
-                server_cpu = server_seconds("postgres") - server_before
-                figures["server_cpu_us"] = server_cpu * 1e6 / figures["requests"]
-            figures["handled"] = (_handled(inbox) - handled) / figures["requests"]
-        inbox.close()
-        return figures
-
-
-def _handled(inbox: Inbox) -> int:
-    with inbox.database.read() as connection:
-        found = connection.execute(select(func.count()).select_from(run).where(run.c.state == "succeeded"))
-        return int(found.scalar_one())
+        serving = gunicorn(receiver.factory, receiver.flags, folder, **environment)
+        address, master = stack.enter_context(serving)
+        requests.send(address, connections, 1, skip=0)
+        before = cpu_seconds(master), server_seconds("postgres"), count_succeeded(inbox)
+        figures = requests.send(address, connections, seconds, skip=20_000)
+        after = cpu_seconds(master), server_seconds("postgres"), count_succeeded(inbox)
+        own, servers, handled = (
+            (new - old) / figures["requests"] for old, new in zip(before, after, strict=True)
+        )
+        figures["cpu_us"] = own * 1e6
+        if receiver.postgresql:
+            figures["server_cpu_us"] = servers * 1e6
+        return {**figures, "handled": handled}
 
 
 def table(measured: dict[str, list[Figures]]) -> str:
@@ -133,8 +108,8 @@ def table(measured: dict[str, list[Figures]]) -> str:
     lines += ["|---|---|---|---|---|---|---|"]
     for name, rounds in measured.items():
         cells = []
-        for key, places in (("rate", 0), ("p99_ms", 1), ("cpu_us", 0)):
-            cells.append(_spread([one[key] for one in rounds], places))
+        for key, digits in (("rate", 0), ("p99_ms", 1), ("cpu_us", 0)):
+            cells.append(spread([one[key] for one in rounds], digits))
             cells.append(_ratio(measured, name, BARE, key) if BARE in measured and name != BARE else "")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -148,19 +123,15 @@ def report(measured: dict[str, list[Figures]]) -> None:
             rate, p99 = (_ratio(measured, name, BY_HAND, key) for key in ("rate", "p99_ms"))
             print(f"{name} beside the one by hand: {rate} of its throughput, {p99} of its p99")
         if RECEIVERS[name].handled_by:
-            share = _spread([one["handled"] for one in rounds], 2)
+            share = spread([one["handled"] for one in rounds], 2)
             print(f"{name}: handled by the end: {share} of what was accepted")
             if ALONE in measured:
                 print(f"{name}: {_ratio(measured, name, ALONE, 'rate')} of the throughput of {ALONE}")
 
 
 def _ratio(measured: dict[str, list[Figures]], ours: str, other: str, key: str) -> str:
-    return _spread([a[key] / b[key] for a, b in zip(measured[ours], measured[other], strict=True)], 2)
-
-
-def _spread(figures: list[float], places: int) -> str:
-    middle, least, most = statistics.median(figures), min(figures), max(figures)
-    return f"{middle:,.{places}f} ({least:,.{places}f} to {most:,.{places}f})"
+    pair = ([one[key] for one in measured[name]] for name in (ours, other))
+    return spread(ratios(*pair))
 
 
 def _line(figures: Figures) -> str:

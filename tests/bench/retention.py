@@ -10,65 +10,40 @@ those of the deliveries and their runs with indexes, and of SQLite's file.
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
-import os
-import secrets
 import statistics
-import tempfile
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 from multiprocessing.synchronize import Event
-from pathlib import Path
 
-from engines import BODY, _sqlite, postgres
-from size import THREADS, fill
-from size import _bytes as size_of
+from measuring import DATABASES, at_once, inbox_at, options, places, ratios, save, spread
+from size import THREADS, fill, put_new, size_of
 from sqlalchemy import text
 
 from billhook.engines.maintenance import Maintenance, MaintenanceOptions
-from billhook.inbox import Inbox, NewDelivery
+from billhook.inbox import Inbox
 
 RETENTION = MaintenanceOptions(retention_days=1.0)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=60_000)
-    parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--only", choices=("sqlite", "postgresql"))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    options = parser.parse_args()
+    given = options(__doc__, rounds=3, rows=60_000, seconds=10.0, only=DATABASES)
     figures: dict[str, list[tuple[float, float, float, int]]] = {}
-    for name, place in (("sqlite", _sqlite), ("postgresql", postgres)):
-        if options.only not in (None, name) or (
-            place is postgres and "BILLHOOK_TEST_POSTGRES_URL" not in os.environ
-        ):
-            continue
-        with tempfile.TemporaryDirectory() as folder, place(Path(folder)) as url:
-            inbox = Inbox(url)
-            inbox.database.prepare() if place is _sqlite else inbox.upgrade()
-            figures[name] = [
-                measure(inbox, url, options.rows, options.seconds) for _ in range(options.rounds)
-            ]
-            inbox.close()
-        alone, beside, deleted, _ = (statistics.median(each) for each in zip(*figures[name], strict=True))
-        shares = [with_it / without for without, with_it, _, _ in figures[name]]
+    for name, place in places(given.only).items():
+        with inbox_at(place) as (inbox, url):
+            figures[name] = [measure(inbox, url, given.rows, given.seconds) for _ in range(given.rounds)]
+        alone, beside, deleted, _ = zip(*figures[name], strict=True)
         print(
-            f"{name:10} puts/s {alone:6.0f} alone, {beside:6.0f} beside: {statistics.median(shares):.2f} "
-            f"({min(shares):.2f} to {max(shares):.2f}); {deleted:,.0f} deleted/s"
+            f"{name:10} puts/s {spread(alone, 0)} alone, {spread(beside, 0)} beside: "
+            f"{spread(ratios(beside, alone))}; {statistics.median(deleted):,.0f} deleted/s"
         )
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    save(given, figures)
 
 
 def measure(inbox: Inbox, url: str, rows: int, seconds: float) -> tuple[float, float, float, int]:
     """Puts a second, the same beside a process that prunes, deletions a second, and bytes at the end."""
-    fill(inbox, rows, "bytea" if inbox.database.schema else "blob")
+    fill(inbox, rows)
     alone = puts(inbox, seconds)
     spawn = multiprocessing.get_context("spawn")
     stopped = spawn.Event()
@@ -105,16 +80,10 @@ def puts(inbox: Inbox, seconds: float) -> float:
 
     def put(number: int) -> None:
         while time.perf_counter() < until:
-            now, key = datetime.now(UTC), secrets.token_hex(12)
-            new = NewDelivery("default", key, "InvoiceApproved", BODY, "{}", now, now)
-            inbox.put(new, timeout_seconds=30)
+            put_new(inbox)
             counts[number] += 1
 
-    threads = [threading.Thread(target=put, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(THREADS, put)
     return sum(counts) / seconds
 
 

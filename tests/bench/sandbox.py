@@ -12,29 +12,26 @@ Printed are medians with their spread, and ratios taken within a round, so that 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import json
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from measuring import free_port, listens, options, process, ratios, save, spread, timed, wait_for
+
 from billhook.sandbox import Sandbox, SandboxOptions
 
-HERE = Path(__file__).parent
 BATCH = 1000
 CUSTOMERS = 100
 API_TOKEN = "api-token-of-the-benchmark"
@@ -55,22 +52,16 @@ Row = tuple[str, str, str, str, int, str, str]
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--batches", type=int, default=50, help="batches in a round")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    options = parser.parse_args()
+    given = options(__doc__, events=1_000_000, batches=50, rounds=5)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = prepare(folder / "sandbox.db", options.events)
+        made = prepare(folder / "sandbox.db", given.events)
         shutil.copy(folder / "sandbox.db", folder / "raw.db")
         raw = opened(folder / "raw.db")
         with served(folder / "sandbox.db") as caller:
-            results = [one_round(made, caller, raw, options.batches) for _ in range(options.rounds)]
+            results = [one_round(made, caller, raw, given.batches) for _ in range(given.rounds)]
         raw.close()
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    save(given, results)
     report(results)
 
 
@@ -80,24 +71,23 @@ def one_round(made: Made, caller: Caller, raw: sqlite3.Connection, batches: int)
     for _ in range(batches):
         rows = made.rows(BATCH)
         body = b'{"events":[%b]}' % ",".join(row[-1] for row in rows).encode()
-        ours.append(timed(lambda body=body: caller.call("/v2/events", body)))
-        least.append(timed(lambda body=body, rows=rows: write(raw, body, rows)))
+        ours.append(milliseconds(lambda body=body: caller.call("/v2/events", body)))
+        least.append(milliseconds(lambda body=body, rows=rows: write(raw, body, rows)))
     found = {"batch": statistics.median(ours), "batch, raw": statistics.median(least)}
     for key, figure in FIGURES.items():
         request = json.dumps(made.aggregation(key)).encode()
-        found[key] = timed(lambda request=request: caller.call("/v2/events/aggregation", request))
-        found[f"{key}, raw"] = timed(lambda figure=figure: raw.execute(*grouped(figure)).fetchall())
+        found[key] = milliseconds(lambda request=request: caller.call("/v2/events/aggregation", request))
+        found[f"{key}, raw"] = milliseconds(lambda figure=figure: raw.execute(*grouped(figure)).fetchall())
     return found
 
 
 def report(results: list[dict[str, float]]) -> None:
     """The table, and the ratios."""
-    for name in results[0]:
-        times = [one[name] for one in results]
-        print(f"{name:12} {statistics.median(times):9.2f} ms ({min(times):.2f} to {max(times):.2f})")
+    figures = {name: [one[name] for one in results] for name in results[0]}
+    for name, times in figures.items():
+        print(f"{name:12} {spread(times)} ms")
     for name in ("batch", *FIGURES):
-        ratios = [one[name] / one[f"{name}, raw"] for one in results]
-        print(f"{name:12} / raw {statistics.median(ratios):5.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+        print(f"{name:12} / raw {spread(ratios(figures[name], figures[f'{name}, raw']))}")
 
 
 # --- the least ------------------------------------------------------------------------------------
@@ -125,11 +115,9 @@ def opened(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def timed(what: Callable[[], Any]) -> float:
+def milliseconds(what: Callable[[], Any]) -> float:
     """How many milliseconds it takes."""
-    start = time.perf_counter()
-    what()
-    return (time.perf_counter() - start) * 1000
+    return timed(what) * 1000
 
 
 # --- the sandbox ----------------------------------------------------------------------------------
@@ -170,7 +158,7 @@ class Made:
 
 def prepare(path: Path, events: int) -> Made:
     """A sandbox's file with customers, meters and events."""
-    sandbox = Sandbox(options(path))
+    sandbox = Sandbox(settings(path))
     with serving_once(sandbox) as caller:
         for key, method in (("count", "count"), ("units", "sum")):
             meter = {"name": key, "eventName": "api_call", "key": key, "aggregationMethod": method}
@@ -193,7 +181,7 @@ def prepare(path: Path, events: int) -> Made:
     return made
 
 
-def options(path: Path) -> SandboxOptions:
+def settings(path: Path) -> SandboxOptions:
     """How the sandbox runs here: nobody holds it back."""
     return SandboxOptions(database_url=f"sqlite:///{path}", api_token=API_TOKEN, rate_limit="1000000/second")
 
@@ -202,7 +190,7 @@ def serve() -> None:
     """Serve the sandbox of the environment's file until SIGTERM."""
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    sandbox = Sandbox(options(Path(os.environ["BENCH_FILE"])))
+    sandbox = Sandbox(settings(Path(os.environ["BENCH_FILE"])))
     with sandbox.run(port=int(os.environ["BENCH_PORT"])):
         stopped.wait()
 
@@ -243,28 +231,14 @@ def serving_once(sandbox: Sandbox) -> Iterator[Caller]:
 @contextlib.contextmanager
 def served(path: Path) -> Iterator[Caller]:
     """The sandbox in a process of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     command = [sys.executable, "-c", "import sandbox; sandbox.serve()"]
-    environ = {**os.environ, "BENCH_FILE": str(path), "BENCH_PORT": str(port)}
-    server = subprocess.Popen(command, env=environ, cwd=HERE, stderr=subprocess.DEVNULL)
-    try:
-        _wait_for(port)
+    port = free_port()
+    environ = {"BENCH_FILE": str(path), "BENCH_PORT": str(port)}
+    with process(command, path.with_name("log"), **environ):
+        wait_for(lambda: listens(port))
         caller = Caller(port)
         yield caller
         caller.close()
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(15)
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(100):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.1)
-    sys.exit("the sandbox did not start")
 
 
 if __name__ == "__main__":

@@ -9,19 +9,25 @@ when BILLHOOK_TEST_POSTGRES_URL is set. Medians of a round, ratios within it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import os
 import secrets
 import statistics
-import tempfile
-import threading
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-from engines import BODY, _sqlite, postgres, server_url
+from measuring import (
+    BODY,
+    DATABASES,
+    at_once,
+    inbox_at,
+    options,
+    places,
+    ratios,
+    save,
+    server_url,
+    spread,
+    timed,
+)
 from sqlalchemy import text
 
 from billhook.inbox import Inbox, NewDelivery, RunPlan, RunResult, RunState
@@ -48,49 +54,33 @@ _FILL_RUNS = """
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--only", choices=("sqlite", "postgresql"))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    options = parser.parse_args()
+    given = options(__doc__, rounds=5, rows=1_000_000, only=DATABASES)
     figures: dict[str, list[tuple[dict[str, float], dict[str, float]]]] = {}
-    for name, place in (("sqlite", _sqlite), ("postgresql", postgres)):
-        if place is postgres and "BILLHOOK_TEST_POSTGRES_URL" not in os.environ:
-            continue
-        if options.only not in (None, name):
-            continue
+    for name, place in places(given.only).items():
         with contextlib.ExitStack() as stack:
-            inboxes = []
-            for rows in (SMALL, options.rows):
-                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                inbox = Inbox(stack.enter_context(place(folder)))
-                stack.callback(inbox.close)
-                inbox.database.prepare() if place is _sqlite else inbox.upgrade()
-                fill(inbox, rows, "bytea" if place is postgres else "blob")
-                print(f"{name:10} {rows:,} rows, {_bytes(inbox) / rows:,.0f} bytes each", flush=True)
-                inboxes.append(inbox)
-            figures[name] = [(measure(inboxes[0]), measure(inboxes[1])) for _ in range(options.rounds)]
+            small, large = (stack.enter_context(inbox_at(place))[0] for _ in range(2))
+            for inbox, rows in ((small, SMALL), (large, given.rows)):
+                fill(inbox, rows)
+                print(f"{name:10} {rows:,} rows, {size_of(inbox) / rows:,.0f} bytes each", flush=True)
+            figures[name] = [(measure(small), measure(large)) for _ in range(given.rounds)]
             report(name, figures[name])
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    save(given, figures)
 
 
 def report(name: str, rounds: list[tuple[dict[str, float], dict[str, float]]]) -> None:
     """Costs and ratios."""
     for what in ("accept", "turn"):
-        ratios = [large[what] / small[what] for small, large in rounds]
-        small, large = (statistics.median(one[index][what] for one in rounds) for index in (0, 1))
+        small, large = ([one[index][what] for one in rounds] for index in (0, 1))
         print(
-            f"{name:10} {what:7} {small * 1e6:7.0f} us with {SMALL:,} rows, {large * 1e6:7.0f} us with many: "
-            f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+            f"{name:10} {what:7} {statistics.median(small) * 1e6:7.0f} us with {SMALL:,} rows, "
+            f"{statistics.median(large) * 1e6:7.0f} us with many: {spread(ratios(large, small))}",
             flush=True,
         )
 
 
-def fill(inbox: Inbox, rows: int, binary: str) -> None:
+def fill(inbox: Inbox, rows: int) -> None:
     """Finished deliveries of a week ago, each with its run; keys in no order, as real ones are."""
-    old = datetime.now(UTC) - timedelta(days=7)
+    old, binary = datetime.now(UTC) - timedelta(days=7), "bytea" if inbox.database.schema else "blob"
     moment = old if binary == "bytea" else old.strftime("%Y-%m-%d %H:%M:%S.%f")
     for first in range(1, rows + 1, 50_000):
         statement = _FILL.format(
@@ -110,7 +100,7 @@ def fill(inbox: Inbox, rows: int, binary: str) -> None:
             connection.execute("CHECKPOINT")
 
 
-def _bytes(inbox: Inbox) -> int:
+def size_of(inbox: Inbox) -> int:
     """How much disk the deliveries and their runs take, with their indexes."""
     size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
     if inbox.database.schema:
@@ -129,21 +119,17 @@ def measure(inbox: Inbox) -> dict[str, float]:
 
 
 def _accepts(inbox: Inbox) -> float:
-    def put() -> None:
+    def put(_: int) -> None:
         for _ in range(PUTS):
-            now = datetime.now(UTC)
-            key = secrets.token_hex(12)
-            inbox.put(
-                NewDelivery("default", key, "InvoiceApproved", BODY, "{}", now, now), timeout_seconds=30
-            )
+            put_new(inbox)
 
-    threads = [threading.Thread(target=put) for _ in range(THREADS)]
-    started = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return (time.perf_counter() - started) / (THREADS * PUTS)
+    return timed(lambda: at_once(THREADS, put)) / (THREADS * PUTS)
+
+
+def put_new(inbox: Inbox) -> None:
+    """Store a delivery that is new."""
+    now, key = datetime.now(UTC), secrets.token_hex(12)
+    inbox.put(NewDelivery("default", key, "InvoiceApproved", BODY, "{}", now, now), timeout_seconds=30)
 
 
 def _turn(inbox: Inbox, plans: list[RunPlan]) -> float:
@@ -153,12 +139,8 @@ def _turn(inbox: Inbox, plans: list[RunPlan]) -> float:
         transaction.plan(plans, now)
         claims = transaction.claim(BATCH, now, now + timedelta(seconds=30))
     with inbox.transaction("bench") as transaction:
-        transaction.settle(
-            [
-                RunResult(c.run_id, c.token, c.delivery.delivery_id, c.attempt, RunState.SUCCEEDED, now)
-                for c in claims
-            ]
-        )
+        facts = ((one.run_id, one.token, one.delivery.delivery_id, one.attempt) for one in claims)
+        transaction.settle([RunResult(*each, RunState.SUCCEEDED, now) for each in facts])
         transaction.next_times()
     return time.perf_counter() - started
 

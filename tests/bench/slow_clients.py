@@ -10,34 +10,32 @@ connection; a time runs from when the delivery was due. A refusal is anything bu
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
 import os
 import resource
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+from measuring import BODY, SECRET, free_port, options, process, save, wait_for
 
 from billhook.cli.serve import web_command
-from billhook.events import InvoiceApproved, sample
 from billhook.signing import StandardWebhooks
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.slow_clients import KINDS, slow_clients
 
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-BODY = sample(InvoiceApproved).to_json()
 SCENARIOS = {"none": (), **{kind: (kind,) for kind in KINDS}, "all": KINDS}
 DOORS = {
     "asgi": ["--asgi-loop", "asyncio", "--http-parser", "python"],
@@ -50,29 +48,22 @@ SETTLING_SECONDS = 3.0
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--connections", type=int, default=2_000, help="slow clients of each kind")
-    parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--rate", type=float, default=100, help="honest deliveries a second")
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--door", nargs="+", choices=DOORS, default=list(DOORS))
-    parser.add_argument("--kinds", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
-    parser.add_argument("--worker-connections", type=int, help="gunicorn's limit for each process")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    options = parser.parse_args()
+    given = options(
+        __doc__, connections=2_000, seconds=30.0, rate=100.0, workers=[1, 2], door=list(DOORS),
+        kinds=list(SCENARIOS), worker_connections=0,
+    )  # fmt: skip
     found = []
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the children inherit it
     print("door        workers kinds  sent refused   p50 ms   p99 ms   max ms KB/conn.   CPU waiting   held")
-    for door in options.door:
-        for workers in options.workers:
-            for kinds in options.kinds:
-                counts = dict.fromkeys(SCENARIOS[kinds], options.connections)
-                figures = measure(door, workers, counts, options)
+    for door in given.door:
+        for workers in given.workers:
+            for kinds in given.kinds:
+                counts = dict.fromkeys(SCENARIOS[kinds], given.connections)
+                figures = measure(door, workers, counts, given)
                 print(f"{door:11} {workers:7} {kinds:5} {figures}", flush=True)
                 found.append({"receiver": door, "workers": workers, "kinds": kinds, **asdict(figures)})
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    save(given, found)
 
 
 @dataclass
@@ -100,16 +91,16 @@ class Figures:
         return f"{text} {dict(self.refusals)}" if refused else text
 
 
-def measure(door: str, workers: int, counts: dict[str, int], options: argparse.Namespace) -> Figures:
+def measure(door: str, workers: int, counts: dict[str, int], given: Any) -> Figures:
     """One receiver with some slow clients for some seconds."""
     figures = Figures()
     flags = list(DOORS[door])
-    if options.worker_connections:
-        flags += ["--worker-connections", str(options.worker_connections)]
+    if given.worker_connections:
+        flags += ["--worker-connections", str(given.worker_connections)]
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         port, pid = stack.enter_context(_receiver(folder, workers, 16 if door == "gthread" else None, flags))
-        asyncio.run(_Sender(port, Figures()).run(options.rate, 1.0))  # warm
+        asyncio.run(_Sender(port, Figures()).run(given.rate, 1.0))  # warm
         before = _memory_kb(pid)
         reports: list[dict[str, int]] = []
         if counts:
@@ -118,10 +109,10 @@ def measure(door: str, workers: int, counts: dict[str, int], options: argparse.N
             _wait_until_open(reports, sum(counts.values()))
         del reports[:-1]
         cpu, waited = _cpu_seconds(pid)
-        asyncio.run(_Sender(port, figures).run(options.rate, options.seconds))
+        asyncio.run(_Sender(port, figures).run(given.rate, given.seconds))
         cpu_then, waited_then = _cpu_seconds(pid)
-        figures.cpu = (cpu_then - cpu) / options.seconds
-        figures.waiting = (waited_then - waited) / options.seconds
+        figures.cpu = (cpu_then - cpu) / given.seconds
+        figures.waiting = (waited_then - waited) / given.seconds
         if counts:
             held = [sum(one.get(kind, 0) for kind in KINDS) for one in reports]
             figures.kilobytes = (_memory_kb(pid) - before) / max(held)
@@ -191,39 +182,23 @@ class _Sender:
 @contextlib.contextmanager
 def _receiver(folder: Path, workers: int, threads: int | None, flags: list[str]) -> Iterator[tuple[int, int]]:
     """Serve the standalone receiver; gives its port and the process that the web processes belong to."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environ = {
-        **os.environ,
         "BILLHOOK_SECRETS": SECRET,
         "BILLHOOK_ENGINE": "worker",
         "BILLHOOK_INBOX_URL": f"sqlite:///{folder / 'inbox.db'}",
     }
     *command, app = web_command(f"127.0.0.1:{port}", workers, threads)
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen([*command, *flags, app], env=environ, stdout=log, stderr=log)
-    try:
-        _wait_for(port)
+    with process([*command, *flags, app], folder / "log", **environ) as server:
+        wait_for(lambda: _is_up(port))
+        time.sleep(1.0)  # the second process
         yield port, server.pid
-    finally:
-        server.send_signal(signal.SIGTERM)
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            server.kill()
 
 
-def _wait_for(port: int) -> None:
-    for _ in range(200):
-        time.sleep(0.1)
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as connection:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            connection.settimeout(5)
-            if connection.recv(100).startswith(b"HTTP/1.1 200"):
-                time.sleep(1.0)  # the second process
-                return
-    sys.exit("the receiver did not start")
+def _is_up(port: int) -> bool:
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
+        return True
+    return False
 
 
 def _collect(process: subprocess.Popen[str], reports: list[dict[str, int]]) -> None:

@@ -8,11 +8,7 @@ senders send one delivery after the other; one that is refused waits for half a 
 
 from __future__ import annotations
 
-import argparse
 import http.client
-import json
-import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,8 +20,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from engines import BODY, HERE, SECRET
-from load import free_port
+from measuring import BODY, HERE, SECRET, at_once, free_port, options, process, save, spread, wait_for
 
 from billhook.signing import StandardWebhooks
 
@@ -53,20 +48,15 @@ RECEIVERS = {
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--milliseconds", type=int, nargs="+", default=[200, 1000])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write each ratio there")
-    options = parser.parse_args()
+    given = options(__doc__, milliseconds=[200, 1000], rounds=3, seconds=15.0)
     measured: dict[str, list[float]] = {}
-    for milliseconds in options.milliseconds:
+    for milliseconds in given.milliseconds:
         ratios = measured.setdefault(f"{milliseconds} ms", [])
-        for number in range(options.rounds):
+        for number in range(given.rounds):
             accepted = {}
             for name, command in RECEIVERS.items():
                 with tempfile.TemporaryDirectory() as folder:
-                    statuses, slowest = measure(Path(folder), command, milliseconds, options.seconds)
+                    statuses, slowest = measure(Path(folder), command, milliseconds, given.seconds)
                 accepted[name] = statuses[200]
                 refused = statuses.total() - statuses[200]
                 print(
@@ -76,10 +66,8 @@ def main() -> None:
                 )
             alone, shipped = accepted.values()
             ratios.append(shipped / max(1, alone))
-            if options.json:
-                options.json.write_text(json.dumps(measured, indent=1) + "\n")
-        spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
-        print(f"{milliseconds} ms: {statistics.median(ratios):.2f} {spread} of what one process accepts")
+            save(given, measured)
+        print(f"{milliseconds} ms: {spread(ratios)} of what one process accepts")
 
 
 def measure(
@@ -91,7 +79,6 @@ def measure(
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, folder / "slow.c", "-ldl"], check=True)
     port = free_port()
     environ = {
-        **os.environ,
         "BENCH_SYNC_MS": str(milliseconds),
         "LD_PRELOAD": str(library),
         "BILLHOOK_SECRETS": SECRET,
@@ -100,19 +87,16 @@ def measure(
         "BILLHOOK_ENGINE": "worker",
     }
     program = [sys.executable, "-m", *command, f"127.0.0.1:{port}"]
-    server = subprocess.Popen(
-        program, cwd=folder, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        while True:
-            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
-                break
-            time.sleep(0.5)
+    with process(program, folder / "log", **environ):
+        wait_for(lambda: _is_ready(port), 120)
         send(port, 4, milliseconds / 1000 * 30)  # each process has begun to write
         return send(port, SENDERS, seconds)
-    finally:
-        server.terminate()
-        server.wait(120)
+
+
+def _is_ready(port: int) -> bool:
+    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+        return True
+    return False
 
 
 def send(port: int, senders: int, seconds: float) -> tuple[Counter[int], float]:
@@ -120,7 +104,7 @@ def send(port: int, senders: int, seconds: float) -> tuple[Counter[int], float]:
     statuses: Counter[int] = Counter()
     slowest, lock, end = [0.0], threading.Lock(), time.monotonic() + seconds
 
-    def work() -> None:
+    def work(_: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         while time.monotonic() < end:
             headers = StandardWebhooks().sign(
@@ -138,11 +122,7 @@ def send(port: int, senders: int, seconds: float) -> tuple[Counter[int], float]:
             if response.status != 200:
                 time.sleep(0.5)
 
-    threads = [threading.Thread(target=work) for _ in range(senders)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(senders, work)
     return statuses, slowest[0]
 
 

@@ -81,18 +81,29 @@ async def turns_until(count: int) -> int:
     return turns
 
 
-def test_all_that_wait_are_accepted_within_a_few_turns(runner, listener):
-    async def serve() -> int:
-        server = AcceptingServer(asyncio.get_running_loop(), listener, Greeting)
-        try:
-            return await asyncio.wait_for(turns_until(WAITING), 10)
-        finally:
-            server.close()
-
+@pytest.fixture
+def accept(runner, listener):
+    """Has a server accept clients that wait, and does `work` with it; its result, and the clients."""
     with ExitStack() as stack:
-        clients_of(listener, WAITING, stack)
-        turns = runner.run(serve())
 
+        def run(work, waiting=1, *, on=listener, make=Greeting):
+            async def serve():
+                server = AcceptingServer(asyncio.get_running_loop(), on, make)
+                try:
+                    async with asyncio.timeout(10):
+                        return await work(server)
+                finally:
+                    server.close()
+                    await server.wait_closed()
+
+            clients = clients_of(on if isinstance(on, socket.socket) else listener, waiting, stack)
+            return runner.run(serve()), clients
+
+        yield run
+
+
+def test_all_that_wait_are_accepted_within_a_few_turns(accept):
+    turns, _ = accept(lambda _: turns_until(WAITING), WAITING)
     assert turns <= WAITING / ACCEPTED_IN_A_TURN + 5
 
 
@@ -111,31 +122,19 @@ def test_control_uvloop_itself_accepts_one_in_a_turn(listener):
     assert turns >= WAITING / 2
 
 
-def test_one_turn_accepts_no_more_than_its_share_so_that_another_process_has_some(runner, listener):
-    async def serve() -> None:
-        server = AcceptingServer(asyncio.get_running_loop(), listener, Greeting)
+def test_one_turn_accepts_no_more_than_its_share_so_that_another_process_has_some(accept):
+    async def accept_once(server) -> None:
         server._accept()
-        server.close()
-        await server.wait_closed()
 
-    with ExitStack() as stack:
-        clients_of(listener, ACCEPTED_IN_A_TURN + 30, stack)
-        runner.run(serve())
-
+    accept(accept_once, ACCEPTED_IN_A_TURN + 30)
     assert len(Greeting.open) == ACCEPTED_IN_A_TURN
 
 
-def test_connections_to_a_unix_socket_are_accepted(runner, tmp_path):
-    async def serve() -> None:
-        server = AcceptingServer(asyncio.get_running_loop(), listener, Greeting)
-        await asyncio.wait_for(turns_until(3), 10)
-        server.close()
-
-    with socket.socket(socket.AF_UNIX) as listener, ExitStack() as stack:
+def test_connections_to_a_unix_socket_are_accepted(accept, tmp_path):
+    with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
         listener.listen()
-        clients = clients_of(listener, 3, stack)
-        runner.run(serve())
+        _, clients = accept(lambda _: turns_until(3), 3, on=listener)
         assert [client.recv(1) for client in clients] == [b"!"] * 3
 
 
@@ -163,32 +162,21 @@ def test_tls_is_spoken_and_a_client_that_speaks_none_harms_no_other(runner, list
     assert reported == []
 
 
-def test_a_closed_server_refuses_new_connections_and_keeps_those_that_are_open(runner, listener):
-    async def serve() -> None:
-        server = AcceptingServer(asyncio.get_running_loop(), listener, Greeting)
-        await asyncio.wait_for(turns_until(1), 10)
+def test_a_closed_server_refuses_new_connections_and_keeps_those_that_are_open(runner, listener, accept):
+    address = listener.getsockname()
+    _, (client,) = accept(lambda _: turns_until(1))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+    client.send(b"still there?")
+    runner.run(asyncio.sleep(0.01))
+    assert client.recv(2) == b"!?"
+
+
+def test_closing_a_closed_server_does_nothing_as_gunicorn_closes_each_again(accept, listener):
+    async def close(server) -> None:
         server.close()
-        await server.wait_closed()
 
-    with ExitStack() as stack:
-        address = listener.getsockname()
-        (client,) = clients_of(listener, 1, stack)
-        runner.run(serve())
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(address)
-        client.send(b"still there?")
-        runner.run(asyncio.sleep(0.01))
-        assert client.recv(2) == b"!?"
-
-
-def test_closing_a_closed_server_does_nothing_as_gunicorn_closes_each_again(runner, listener):
-    async def serve() -> None:
-        server = AcceptingServer(asyncio.get_running_loop(), listener, Greeting)
-        server.close()
-        server.close()
-        await server.wait_closed()
-
-    runner.run(serve())
+    accept(close, 0)
     assert listener.fileno() == -1
 
 
@@ -207,66 +195,39 @@ class Failing:
 
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
-def test_without_descriptors_or_memory_it_pauses_and_then_goes_on(runner, listener, monkeypatch, error):
+def test_without_descriptors_or_memory_it_pauses_and_then_goes_on(accept, listener, monkeypatch, error):
     monkeypatch.setattr(accepting, "PAUSE_SECONDS", 0.05)
-
-    async def serve() -> None:
-        failing = Failing(listener, error)
-        server = AcceptingServer(asyncio.get_running_loop(), failing, Greeting)
-        until_asked = asyncio.wait_for(turns_until(1), 10)
-        assert failing.asked == 0
-        await until_asked
-        assert failing.asked <= 4  # not once in each turn: once, and after the pause until nothing waits
-        server.close()
-
-    with ExitStack() as stack:
-        clients_of(listener, 1, stack)
-        runner.run(serve())
+    failing = Failing(listener, error)
+    accept(lambda _: turns_until(1), on=failing)
+    assert failing.asked <= 4  # not once in each turn: once, and after the pause until nothing waits
 
 
-def test_a_server_that_is_closed_in_its_pause_accepts_nothing_more(runner, listener):
-    async def serve() -> None:
-        server = AcceptingServer(asyncio.get_running_loop(), Failing(listener, errno.EMFILE), Greeting)
+def test_a_server_that_is_closed_in_its_pause_accepts_nothing_more(accept, listener):
+    async def close_in_its_pause(server) -> None:
         while server._pause is None:
             await asyncio.sleep(0)
         server.close()
         assert server._pause.cancelled()
 
-    with ExitStack() as stack:
-        clients_of(listener, 1, stack)
-        runner.run(serve())
+    accept(close_in_its_pause, on=Failing(listener, errno.EMFILE))
     assert len(Greeting.open) == 0
 
 
-def test_a_connection_that_its_client_has_closed_stops_no_other(runner, listener):
-    async def serve() -> None:
-        failing = Failing(listener, errno.ECONNABORTED)
-        server = AcceptingServer(asyncio.get_running_loop(), failing, Greeting)
-        await asyncio.wait_for(turns_until(2), 10)
-        server.close()
-
-    with ExitStack() as stack:
-        clients_of(listener, 2, stack)
-        runner.run(serve())
+def test_a_connection_that_its_client_has_closed_stops_no_other(accept, listener):
+    accept(lambda _: turns_until(2), 2, on=Failing(listener, errno.ECONNABORTED))
 
 
-def test_without_memory_for_a_connection_it_is_closed_and_the_loop_is_told(runner, listener):
+def test_without_memory_for_a_connection_it_is_closed_and_the_loop_is_told(accept):
     reported: list[dict[str, object]] = []
 
     def make() -> asyncio.Protocol:
         raise MemoryError
 
-    async def serve() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: reported.append(context))
-        server = AcceptingServer(loop, listener, make)
+    async def until_reported(_) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
         while not reported:
             await asyncio.sleep(0)
-        server.close()
-        await server.wait_closed()
 
-    with ExitStack() as stack:
-        (client,) = clients_of(listener, 1, stack)
-        runner.run(asyncio.wait_for(serve(), 10))
-        assert client.recv(1) == b""
+    _, (client,) = accept(until_reported, make=make)
+    assert client.recv(1) == b""
     assert [type(each["exception"]) for each in reported] == [MemoryError]

@@ -349,19 +349,6 @@ def test_order_and_content_keys_are_those_of_the_type_that_was_read(acme, order_
     assert [row[::2] for row in rows(inbox_at(app), twins)] == [(1, None), (2, None), (3, 1)]
 
 
-def test_the_inline_engine_handles_it_in_the_request(acme, order_placed):
-    handlers, seen = Handlers(), []
-
-    @handlers.on(order_placed)
-    def take(event):
-        seen.append(event.order_id)
-
-    app = acme(handlers, BILLHOOK_ENGINE="inline")
-
-    assert send(app, {"type": "orders/create", "orderId": "o_1"}) == "accepted"
-    assert seen == ["o_1"]
-
-
 # --- figures ------------------------------------------------------------------------------------------
 
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
-import hmac
-import http.client
 import json
 import os
-import secrets
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +14,15 @@ from typing import Any
 import pytest
 
 from support.examples import answers, free_port
-from support.inbox_view import rows
-from support.processes import clean_environment, logged, run_command, until
+from support.inbox_view import column
+from support.processes import clean_environment, logged, output_of, run_command, until
 from support.reading_app import PLACES, READERS
-from support.signing import PATH, SECRET
+from support.server import ask, request
+from support.signing import PATH, SECRET, signed
 from support.templates import new_inbox
 from support.timeouts import scaled
+
+pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parents[1]
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
@@ -103,42 +100,20 @@ class Shop:
     def deliver(
         self, read: str, content_type: str = FORM, *, body: bytes = b"", method: str = "POST", secret=SECRET
     ) -> int:
-        """Sign and send a delivery as Standard Webhooks says, and return the status of its answer."""
+        """Sign and send a delivery; the status of its answer."""
         body = body or BODIES[content_type]
-        key, at = f"msg_{secrets.token_hex(8)}", str(int(time.time()))
-        content = b".".join((key.encode(), at.encode(), body))
-        digest = hmac.digest(base64.b64decode(secret.removeprefix("whsec_")), content, hashlib.sha256)
-        headers = {
-            "webhook-id": key,
-            "webhook-timestamp": at,
-            "webhook-signature": "v1," + base64.b64encode(digest).decode(),
-            "X-Webhook-Type": "PingTest",
-            "Content-Type": content_type,
-            "X-Read": read,
-        }
-        with contextlib.closing(
-            http.client.HTTPConnection("127.0.0.1", self.port, timeout=scaled(5))
-        ) as connection:
-            connection.request(method, PATH, body, headers)
-            answer = connection.getresponse()
-            answer.read()
-            return answer.status
+        headers = {**signed(body, secret=secret), "Content-Type": content_type, "X-Read": read}
+        return ask(self.port, request(body, headers, method=method)).status
 
     def found(self, count: int) -> list[Any]:
         """Wait until so many readers have written down what they found; all of that."""
-        until(lambda: len(self._lines()) >= count, scaled(5))
-        return [json.loads(line) for line in self._lines()]
+        file = self.folder / "read.jsonl"
+        until(lambda: file.exists() and len(file.read_text().splitlines()) >= count)
+        return [json.loads(line) for line in file.read_text().splitlines()]
 
     def stored(self) -> list[bytes]:
         """The bodies in the inbox."""
-        return [
-            body for (body,) in rows(self.folder / "billhook.db", "SELECT body FROM delivery ORDER BY id")
-        ]
-
-    def _lines(self) -> list[str]:
-        with contextlib.suppress(FileNotFoundError):
-            return (self.folder / "read.jsonl").read_text().splitlines()
-        return []
+        return column(self.folder / "billhook.db", "SELECT body FROM delivery ORDER BY id")
 
 
 @contextlib.contextmanager
@@ -156,10 +131,8 @@ def serving(folder: Path, command: list[str], python: str = sys.executable, **en
         **environ,
     }
     started = [python, *(part.replace("{port}", str(port)) for part in command)]
-    log = folder / "server.log"
-    with logged(started, log, cwd=folder, env=clean_environment(**environ)) as process:
-        until(lambda: process.poll() is not None or answers(port), scaled(30))
-        assert process.poll() is None
+    options = {"cwd": folder, "env": clean_environment(**environ)}
+    with logged(started, folder / "server.log", ready=lambda: answers(port), **options):
         yield Shop(port, folder)
 
 
@@ -213,14 +186,12 @@ def check_asgi(shop: Shop) -> None:
     assert shop.stored() == [BODIES[FORM]] * 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("server", WSGI_SERVERS)
 def test_whatever_reads_the_body_of_a_delivery_afterwards_finds_it(tmp_path, server, request):
     with serving(tmp_path, WSGI_SERVERS[server]) as shop:
         check_readers(shop, ALL if request.config.getoption("--long") else FIRST)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "server",
     [pytest.param(name, marks=() if name == "flask run" else pytest.mark.long) for name in WSGI_SERVERS],
@@ -230,7 +201,6 @@ def test_sentry_with_tracing_finds_the_body_of_a_delivery(tmp_path, server):
         check_sentry(shop)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("server", ASGI_SERVERS)
 def test_asgi_middleware_may_read_and_replay_the_body_of_a_delivery(tmp_path, server):
     with serving(tmp_path, ASGI_SERVERS[server]) as shop:
@@ -245,12 +215,8 @@ def other_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The Python of an environment with billhook and these servers."""
     folder = tmp_path_factory.mktemp("servers") / "venv"
     python = str(folder / "bin" / "python")
-    for command in (
-        [sys.executable, "-m", "venv", folder],
-        [python, "-m", "pip", "install", "--quiet", str(TESTS.parent), *PACKAGES],
-    ):
-        done = run_command(command, timeout=1200)
-        assert done.returncode == 0, done.stdout + done.stderr
+    output_of(sys.executable, "-m", "venv", folder)
+    output_of(python, "-m", "pip", "install", "--quiet", str(TESTS.parent), *PACKAGES, timeout=1200)
     return python
 
 

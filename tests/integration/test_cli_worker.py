@@ -15,10 +15,11 @@ from support.signing import SECRET
 from support.timeouts import scaled
 from support.worker_group import signalled
 
+pytestmark = pytest.mark.slow
+
 SEVERAL = pytest.param(2, marks=pytest.mark.long)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, SEVERAL])
 def test_a_running_handler_is_waited_for_and_settled_and_nothing_more_is_claimed(group, processes):
     worker = group.work(processes=processes)
@@ -39,7 +40,6 @@ def test_a_running_handler_is_waited_for_and_settled_and_nothing_more_is_claimed
     assert group.log().count("worker stopped") == processes
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("processes", "kind"), [(1, "thread"), pytest.param(2, "slow", marks=pytest.mark.long)]
 )
@@ -60,7 +60,6 @@ def test_a_handler_that_outlasts_the_grace_period_is_called_again_by_another_wor
     assert group.runs() == {f"{kind}-300": ("succeeded", 2)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, SEVERAL])
 def test_a_second_signal_ends_it_at_once_and_not_when_the_grace_is_over(group, processes):
     worker = group.work(processes=processes)
@@ -93,7 +92,6 @@ def test_a_signal_to_the_whole_group_counts_once(group):
     assert group.runs() == {"slow-2": ("succeeded", 1)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, SEVERAL])
 def test_an_inbox_that_hangs_does_not_hold_it_up_for_long(group, processes):
     worker = group.work("--grace", "1", processes=processes)
@@ -109,7 +107,6 @@ def test_an_inbox_that_hangs_does_not_hold_it_up_for_long(group, processes):
     assert group.runs() == {"slow-0.5": ("running", 1)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "instead"),
     [

@@ -9,6 +9,8 @@ import pytest
 from support.processes import until
 from support.worker_group import signalled
 
+pytestmark = pytest.mark.slow
+
 SHOP = """
 from flask import Flask
 from billhook import Billhook
@@ -20,7 +22,6 @@ Billhook(handlers=[handlers]).init_app(app)
 """
 
 
-@pytest.mark.slow
 def test_a_wrong_configuration_is_refused_before_any_child_starts(group):
     for arguments in (("no_such.py",), ("worst.py", "--require-all")):
         refused = group.start("worker", *arguments, "--processes", "2")
@@ -32,7 +33,6 @@ def test_a_wrong_configuration_is_refused_before_any_child_starts(group):
     assert group.log().count("\n") == 2
 
 
-@pytest.mark.slow
 def test_the_worker_of_a_users_own_app_logs_json_if_it_says_so(group):
     (group.folder / "shop.py").write_text(SHOP.format(folder=group.folder))
     group.environ["FLASK_BILLHOOK_LOG_FORMAT"] = "json"
@@ -44,7 +44,6 @@ def test_the_worker_of_a_users_own_app_logs_json_if_it_says_so(group):
     assert [record["message"] for record in records] == ["worker started with 8 threads", "worker stopped"]
 
 
-@pytest.mark.slow
 def test_a_users_own_app_has_as_many_processes(group):
     (group.folder / "shop.py").write_text(SHOP.format(folder=group.folder))
     program = ("flask", "--app", "shop", "billhook")

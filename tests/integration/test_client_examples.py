@@ -21,7 +21,7 @@ from support.billing_service import (
     error,
     service_on,
 )
-from support.processes import run_command
+from support.processes import output_of, until
 
 COMMAND = "billhook serve fetching.py --bind 127.0.0.1:8000"
 INVOICE = json.loads(sample(Invoice, id="inv_3007").to_json())
@@ -53,25 +53,25 @@ def test_handlers_fetch_what_their_events_are_about(tmp_path, service):
         examples.replay(server)
 
         stored = server.folder / "invoices" / "1.json"
-        examples.eventually(stored.exists)
+        until(stored.exists, 15)
         assert json.loads(stored.read_text()) == INVOICE
         assert service.logins == 1
         assert service.taken[-1].json == {}  # an update of nothing
 
         server.deliver(event_sample(InvoiceApproved, invoice_id="inv_gone"))
         states = "SELECT state, last_error FROM run WHERE delivery_id = 3"
-        examples.eventually(lambda: states_of(server, states) == "discarded")
+        until(lambda: states_of(server, states) == "discarded", 15)
 
         limited = error(429, "rate_limit_error", "rate_limit_exceeded", Retry_After="3600")
         service.always("GET /invoices/inv_later", limited)
         server.deliver(event_sample(InvoiceApproved, invoice_id="inv_later"))
         waiting = "SELECT state FROM run WHERE delivery_id = 4 AND attempts = 1"
-        examples.eventually(lambda: states_of(server, waiting) == "due")
+        until(lambda: states_of(server, waiting) == "due", 15)
 
         service.answer("PUT /customers/cus_1042", BROKEN)
         server.deliver(event_sample(PaymentFailed, customer_id="cus_1042", failure_reason=None))
         note = server.folder / "failed_payments" / "5.txt"
-        examples.eventually(lambda: note.exists() and note.read_text())
+        until(lambda: note.exists() and note.read_text(), 15)
         assert note.read_text() == "Acme Ltd (cus_1042) owes 1249.90 USD: None\n"
 
         service.always("POST /webhook", answered(200, {}))
@@ -82,8 +82,7 @@ def test_handlers_fetch_what_their_events_are_about(tmp_path, service):
 
 
 def billhook(server: examples.Server, *arguments: str) -> str:
-    done = run_command(["billhook", *arguments], cwd=server.folder, env=examples.environment(), check=True)
-    return done.stdout
+    return output_of("billhook", *arguments, cwd=server.folder, env=examples.environment())
 
 
 def states_of(server: examples.Server, query: str) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from billhook.extension import get_state
 from billhook.inbox import Inbox
 from support.apps import deliver, inbox_at
 from support.celery_workers import Shop, clean_up, worker
+from support.examples import EXAMPLES, free_port
 from support.inbox_view import incoming, rows
 from support.processes import clean_environment, logged, run_command, until
 from support.proxy import proxied
@@ -267,16 +267,13 @@ def test_a_worker_ends_in_order_while_deliveries_wait(shop):
 
 # --- the example, and a control -------------------------------------------------------------------
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
 
 @contextmanager
 def started(command, folder, environ, ready):
     """A command of the example's README, until the block ends."""
     log = folder / f"{command.split()[0]}.log"
-    with logged(["sh", "-c", f"exec {command}"], log, cwd=folder, env=environ) as process:
-        until(lambda: ready(log.read_text()) or process.poll() is not None, 60)
-        assert process.poll() is None
+    started = ["sh", "-c", f"exec {command}"]
+    with logged(started, log, ready=lambda: ready(log.read_text()), cwd=folder, env=environ):
         yield
 
 
@@ -287,8 +284,7 @@ def test_the_celery_example_runs_as_documented(shop, tmp_path):
     web, worker_command, letter = re.findall(r"^\$ ((?:flask|celery|cat) .*)$", readme, re.MULTILINE)[:3]
     sent = re.search(r"^\$ (billhook send .*)$", readme, re.MULTILINE)[1]
     expected = re.search(rf"^\$ {re.escape(letter)}\n(.*)$", readme, re.MULTILINE)[1]
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     environ = clean_environment() | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "BILLHOOK_SECRETS": SECRET,

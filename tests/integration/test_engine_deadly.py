@@ -31,10 +31,6 @@ def places(tmp_path):
         place.inbox.close()
 
 
-def dead(place):
-    return {key.split()[0] for key, state in place.states().items() if state == "dead"}
-
-
 @pytest.mark.parametrize(
     ("engine", "ways", "schedule"),
     [
@@ -54,7 +50,7 @@ def test_neighbours_of_handlers_that_end_their_process_are_all_done(places, engi
     finish(place, engine)
 
     attempts = 1 + len(schedule.split(",")) if schedule else 1
-    assert dead(place) == set(ways)
+    assert place.dead() == set(ways)
     assert {place.runs()[f"{way} act"][-1] for way in ways} == {not_called_again(attempts)}
     assert len(place.noted("ended")) == INNOCENTS
 
@@ -65,7 +61,7 @@ def test_without_a_suspicion_the_neighbours_would_be_dead(places):
         place.put("exits")
         place.put_innocents()
         finish(place, "worker")
-        return dead(place)
+        return place.dead()
 
     # On a busy machine the neighbours may all end before the handler that ends the process has begun.
     assert any(len(dead_of_one_try(number)) > 1 for number in range(5))

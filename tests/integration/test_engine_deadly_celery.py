@@ -47,15 +47,11 @@ def store(shop, *keys):
 
 
 def finish(place, shop, pool, **environment):
-    environ = {**os.environ, **shop.environment, **environment}
+    place.environ = {**os.environ, **shop.environment, **environment}
     name = ("--hostname", f"{shop.queue}@%h", "--without-gossip", "--without-mingle", "--loglevel", "INFO")
     command = ("celery", "-A", "support.celery_shop:celery", "worker", "--pool", pool, "-c", "4", *name)
-    with kept_up(place.folder, environ, *command) as running:
-        until_done(place, running)
-
-
-def dead(place):
-    return {key.split()[0] for key, state in place.states().items() if state == "dead"}
+    with kept_up(place, *command) as keep_up:
+        until_done(place, keep_up)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +67,7 @@ def test_neighbours_of_handlers_that_end_their_process_are_all_done(
 
         finish(place, shop, pool)
 
-        assert dead(place) == set(deadly)
+        assert place.dead() == set(deadly)
         assert {place.runs()[f"{way} act"][-1] for way in deadly} == {not_called_again(attempts)}
         assert len(place.noted("ended")) == INNOCENTS
 
@@ -82,5 +78,5 @@ def test_without_a_suspicion_the_neighbours_in_threads_would_be_dead(tmp_path, a
 
         finish(place, shop, "threads", DISABLE_SUSPECTS="1")
 
-        assert "late-300" in dead(place)
-        assert len(dead(place)) > 1
+        assert "late-300" in place.dead()
+        assert len(place.dead()) > 1

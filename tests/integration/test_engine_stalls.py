@@ -18,11 +18,12 @@ from billhook.engines.cycle import LeaseTable
 from billhook.engines.worker import PollBackoff
 from billhook.events import PingTest
 from billhook.extension import get_state
-from billhook.inbox import Inbox, InboxTransaction
+from billhook.inbox import InboxTransaction
 from support.apps import deliver, inbox_at
 from support.inbox_view import incoming, rows
 from support.processes import until
-from support.proxy import Proxy
+from support.proxy import proxied
+from support.templates import new_inbox
 from support.timeouts import scaled
 
 
@@ -231,39 +232,12 @@ def test_a_stopped_thread_engine_restarts_only_by_start(app_with):
 # --- an answer that was lost ----------------------------------------------------------------------
 
 
-class Line(Proxy):
-    """Cut when a COMMIT went through and its answer did not: the first COMMIT after `marker` was said."""
-
-    marker: bytes | None = None
-
-    def _to_server(self, client, server, doomed):
-        super()._to_server(Overheard(client, self), server, doomed)
-
-
-class Overheard:
-    """A socket that a line listens to."""
-
-    def __init__(self, client, line):
-        self._client = client
-        self._line = line
-        self.shutdown = client.shutdown
-
-    def recv(self, size):
-        data = self._client.recv(size)
-        if self._line.marker is not None and self._line.marker in data:
-            self._line.fatal = b"COMMIT"
-        return data
-
-
 @pytest.fixture
 def line(postgres_url):
     """To an inbox on PostgreSQL."""
-    made = Inbox(postgres_url)
-    made.upgrade()
-    made.close()
-    proxy = Line(postgres_url)
-    yield proxy
-    proxy.close()
+    new_inbox(postgres_url)
+    with proxied(postgres_url) as proxy:
+        yield proxy
 
 
 CLAIMING = b'"state": "running"'
@@ -280,7 +254,7 @@ def lose_answers(line, app_with, *, after, until_there_are, wait_seconds=4.0):
     app = app_with(handlers=[handlers], BILLHOOK_INBOX_URL=line.url, BILLHOOK_LEASE_SECONDS=60)
     for number in range(3):
         deliver(app, message_id=f"m{number}")
-    line.marker = after
+    line.marker = after, b"COMMIT"
     with in_a_thread(get_state(app).worker(2)):
         until(lambda: until_there_are in [state for state, _ in runs(app)])
         line.marker = line.fatal = None

@@ -75,30 +75,6 @@ def test_a_notification_from_another_process_wakes_a_sleeping_worker_at_once(run
     assert called[1] - float(started) < scaled(0.5)  # the slow look is every two seconds
 
 
-def test_the_thread_engine_starts_with_the_first_delivery_or_explicitly(app_with):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest)(calls.append)
-    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
-    app_state = get_state(app)
-
-    deliver(app)
-    until(lambda: len(calls) == 1)
-    app_state.engine.start()
-    deliver(app)
-    until(lambda: len(calls) == 2)
-
-    names = [thread.name for thread in threading.enumerate()]
-    assert names.count("billhook-engine") == 1
-
-
-def test_stopping_a_thread_engine_that_never_started_does_nothing(app_with):
-    app = app_with(BILLHOOK_ENGINE="thread")
-
-    get_state(app).engine.stop()
-
-    assert "billhook-engine" not in [thread.name for thread in threading.enumerate()]
-
-
 # --- retries, time-outs, leases -------------------------------------------------------------------
 
 
@@ -125,16 +101,9 @@ def test_a_handler_past_its_time_out_is_abandoned_and_others_continue(running):
     }
 
 
-def check_a_slow_handler_is_called_once(app, calls):
-    """For longer than two leases, with another worker that waits for it to be lost."""
-    deliver(app)
-    until(finished(app, 1))
-    assert calls == [1]
-    assert runs(app) == [("h", "succeeded", 1)]
-
-
 @pytest.mark.slow
 def test_the_lease_of_a_slow_handler_is_renewed(running):
+    """For longer than two leases, with another worker that waits for it to be lost."""
     handlers, calls = Handlers(), []
 
     @handlers.on(PingTest, name="h")
@@ -143,8 +112,10 @@ def test_the_lease_of_a_slow_handler_is_renewed(running):
         time.sleep(3.2)
 
     app = running(handlers, count=2, BILLHOOK_LEASE_SECONDS=1.5)
-
-    check_a_slow_handler_is_called_once(app, calls)
+    deliver(app)
+    until(finished(app, 1))
+    assert calls == [1]
+    assert runs(app) == [("h", "succeeded", 1)]
 
 
 def test_a_slow_handler_without_renewal_would_be_called_twice(running):

@@ -23,8 +23,8 @@ from billhook.events import (
     UnknownEvent,
     sample,
 )
-from support.examples import EXAMPLES, Server, environment, eventually, replay, running
-from support.processes import run_command
+from support.examples import EXAMPLES, Server, environment, replay, running
+from support.processes import run_command, until
 from support.signing import OTHER_SECRET
 
 THREADS = "gunicorn -c ../../deploy/gunicorn.conf.py -k gthread --worker-connections 1000 'shop:create_app()'"
@@ -44,7 +44,7 @@ def test_the_existing_app_example_handles_deliveries_beside_its_routes(tmp_path:
         assert server.deliver(sample(InvoicePaymentStatusChanged, invoice_id=big.invoice_id))[0] == 200
 
         wanted = {"id": big.invoice_id, "approved_at": "2026-01-15T09:30:00+00:00", "status": "Paid"}
-        eventually(lambda: server.request("GET", f"/invoices/{big.invoice_id}") == (200, wanted))
+        until(lambda: server.request("GET", f"/invoices/{big.invoice_id}") == (200, wanted), 15)
         # Each keeps its own errors and its own limit on bodies.
         assert server.request("GET", "/nowhere") == (404, {"shop_says": "Not Found"})
         assert server.request("POST", "/orders", b"x" * 100_000)[0] == 413
@@ -74,7 +74,7 @@ def test_the_receiver_runs_on_the_event_loop_of_another_framework(
         assert server.deliver(event, key="msg_1") == (200, {"status": "duplicate"})
         assert server.deliver(event, secret=OTHER_SECRET)[0] == 401
         assert server.request("GET", server.path)[0] == 405
-        eventually(lambda: server.request("GET", "/invoices/inv_1")[1]["approved_at"] is not None)
+        until(lambda: server.request("GET", "/invoices/inv_1")[1]["approved_at"] is not None, 15)
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_the_standalone_example_runs(tmp_path: Path, command: str) -> None:
         assert server.deliver(sample(PaymentFailed, failure_reason=None)) == (200, {"status": "accepted"})
 
         letter = server.folder / "outbox" / "2.txt"
-        eventually(lambda: letter.exists() and letter.read_text())
+        until(lambda: letter.exists() and letter.read_text(), 15)
         assert "for a reason we were not told" in letter.read_text()
         assert server.request("GET", "/readyz")[0] == 200
 
@@ -121,16 +121,16 @@ def test_handlers_in_modules_retry_discard_and_happen_once(tmp_path: Path) -> No
         # The payment overtakes its invoice, so its handler has to come again.
         assert server.deliver(sample(InvoicePaymentStatusChanged, invoice_id="inv_1"))[0] == 200
         failed = "SELECT 1 FROM failure JOIN run ON run.id = run_id WHERE handler LIKE '%book_payment'"
-        eventually(lambda: server.rows("billhook.db", failed))
+        until(lambda: server.rows("billhook.db", failed), 15)
         server.deliver(sample(InvoiceApproved, invoice_id="inv_1"))
         server.deliver(sample(InvoicePaymentStatusChanged, invoice_id="inv_2", billing_status="Overdue"))
         server.deliver(sample(PaymentFailed))
         server.deliver(UnknownEvent(type="MoonPhaseChanged", data={"phase": "full"}))
         assert server.deliver(sample(CreditPoolIncreased)) == (200, {"status": "accepted"})
 
-        eventually(lambda: len(server.rows("billing.db", "SELECT key FROM journal")) == 7)
-        eventually(
-            lambda: not server.rows("billhook.db", "SELECT 1 FROM run WHERE state IN ('due', 'running')")
+        until(lambda: len(server.rows("billing.db", "SELECT key FROM journal")) == 7, 15)
+        until(
+            lambda: not server.rows("billhook.db", "SELECT 1 FROM run WHERE state IN ('due', 'running')"), 15
         )
         assert server.rows("billing.db", "SELECT id, paid_at IS NOT NULL FROM invoice") == [("inv_1", 1)]
         assert server.rows("billing.db", "SELECT * FROM credit") == [("pool_12", "1000.00")]
@@ -181,8 +181,8 @@ def test_the_plain_signals_example_calls_subscribers_and_observers(tmp_path: Pat
         assert wrong[0] == 401
         assert server.request("GET", "/rejections") == (200, {"mismatch": 2})
         # A local function that was connected with weak=False is still there: the sound payment was collected.
-        eventually(
-            lambda: attempts(server, "collect", "instance/billhook.db") == [("dead", 2), ("succeeded", 1)]
+        until(
+            lambda: attempts(server, "collect", "instance/billhook.db") == [("dead", 2), ("succeeded", 1)], 15
         )
         assert len((server.folder / "alerts.log").read_text().splitlines()) == 1
 

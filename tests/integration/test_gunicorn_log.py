@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from billhook import gunicorn_conf
-from support.examples import answers, eventually, free_port
+from support.examples import answers, free_port
 from support.processes import logged
 from support.timeouts import scaled
 
@@ -47,8 +47,7 @@ def test_requests_that_are_no_http_write_a_line_a_second_without_their_text(tmp_
     port, log = free_port(), tmp_path / "log"
     command = [sys.executable, "-m", "gunicorn", "-c", str(conf), "-k", "gthread", "-w", "1"]
     command += ["--worker-connections", "1000", "--bind", f"127.0.0.1:{port}", "served:app"]
-    with logged(command, log, cwd=tmp_path):
-        eventually(lambda: answers(port), 30)
+    with logged(command, log, ready=lambda: answers(port), cwd=tmp_path):
         for request in requests():
             with socket.create_connection(("127.0.0.1", port), timeout=scaled(10)) as client:
                 client.sendall(request)

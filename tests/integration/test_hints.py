@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from support.examples import eventually
-from support.processes import run_command
+from support.processes import run_command, until
 from support.server import gunicorn
 from support.signing import SECRET, signed
 from support.timeouts import scaled
+
+pytestmark = pytest.mark.slow
 
 SHOP = """
 from flask import Flask
@@ -40,7 +41,6 @@ application = hooks.asgi_app(app)
 WANTED = "run `flask --app shop billhook db upgrade`"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("door", "app"), [("gthread", "shop:app"), ("asgi", "shop:application")])
 def test_servers_name_flask_and_the_app_in_what_they_log(
     tmp_path: Path, postgres_url: str, door: str, app: str
@@ -52,11 +52,10 @@ def test_servers_name_flask_and_the_app_in_what_they_log(
         assert server.post(b"{}", signed()).status == 503
         # Of the start, of a request, and of a thread of the engine's.
         for line in ("schema fits: ", "refused with 503 ", "worker poll failed, "):
-            eventually(lambda line=line: re.search(f"{line}.*{WANTED}", server.log.read_text()))
+            until(lambda line=line: re.search(f"{line}.*{WANTED}", server.log.read_text()), 15)
         assert_hints(server.log.read_text())
 
 
-@pytest.mark.slow
 def test_a_worker_without_a_schema_does_too(tmp_path: Path, postgres_url: str) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     environ = {**os.environ, "BILLHOOK_INBOX_URL": postgres_url, "BILLHOOK_SECRETS": SECRET}

@@ -14,7 +14,7 @@ import pytest
 from support.inbox_view import Foreigner, hang_up, rows
 from support.postgres import fresh_schema
 from support.processes import run_command, together, until
-from support.server import Server, assert_unavailable, gunicorn, head, read_reply, request
+from support.server import Server, assert_unavailable, gunicorn, read_reply, request
 from support.signing import signed
 from support.templates import new_inbox
 from support.timeouts import scaled
@@ -60,10 +60,6 @@ def accepted(server: Server, key: str):
     reply = server.post(b"{}", signed(message_id=key))
     assert reply.status in (200, 503)
     return reply if reply.status == 200 else None
-
-
-def ready(server: Server) -> int:
-    return server.ask(head({}, method="GET", path="/readyz")).status
 
 
 def test_a_crowd_before_a_locked_inbox_is_all_answered_in_time_and_then_all_stored(frail):
@@ -135,11 +131,11 @@ def test_an_inbox_that_was_moved_away_is_503_until_it_is_back(frail, found):
         if found is not None:
             frail.inbox.write_bytes(found)
         assert_unavailable(frail, key, DEADLINE)
-        assert until(lambda: ready(frail) == 503)  # a good answer holds for a second
+        assert until(lambda: frail.get("/readyz").status == 503)  # a good answer holds for a second
         assert frail.inbox.exists() is (found is not None)
 
     assert_accepted(frail, key)
-    assert until(lambda: ready(frail) == 200)
+    assert until(lambda: frail.get("/readyz").status == 200)
 
 
 @on_a_file

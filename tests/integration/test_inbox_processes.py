@@ -6,12 +6,9 @@ On every database.
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -20,10 +17,7 @@ from billhook.inbox import Inbox, RunPlan
 from billhook.inbox.revision import REVISION
 from support.inbox_view import NOON, change, incoming, open_inbox, place_of, rows, value
 from support.processes import in_children, together
-from support.runs import result_of
 from support.timeouts import scaled
-
-TESTS = Path(__file__).parents[1]
 
 
 def whole(where):
@@ -194,70 +188,3 @@ def test_four_processes_may_upgrade_a_new_inbox_at_once(bare_url):
     assert results == [b"accepted"] * 4
     assert rows(where, "SELECT version_num FROM billhook_version") == [(REVISION,)]
     assert whole(where)
-
-
-def test_one_run_is_claimed_by_one_of_four_processes(where):
-    inbox = open_inbox(where)
-    for number in range(40):
-        delivery_id = inbox.put(incoming(f"k{number}")).delivery_id
-        with inbox.transaction("parent") as transaction:
-            transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
-
-    def child(number):
-        mine = []
-        while True:
-            with inbox.transaction(f"child{number}") as transaction:
-                claims = transaction.claim(3, NOON, NOON.replace(hour=13))
-                transaction.settle([result_of(one) for one in claims])
-            if not claims:
-                return ",".join(mine).encode()
-            mine += [str(c.run_id) for c in claims]
-
-    claimed = [run for result in in_children(4, child) for run in result.decode().split(",") if run]
-
-    assert sorted(map(int, claimed)) == [one for (one,) in rows(where, "SELECT id FROM run ORDER BY id")]
-    assert rows(where, "SELECT DISTINCT state, attempts FROM run") == [("succeeded", 1)]
-    inbox.close()
-
-
-WRITER = """
-import sys
-from support.inbox_view import incoming
-from billhook.inbox import Inbox
-inbox = Inbox(sys.argv[1])
-number = 0
-while True:
-    inbox.put(incoming(f"{sys.argv[2]}-{number}"))
-    print(number, flush=True)
-    number += 1
-"""
-
-
-@pytest.mark.slow
-def test_acknowledged_deliveries_survive_kill_9_of_a_writer(inbox_url, where):
-    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, inbox_url, name], stdout=subprocess.PIPE, env=environ, text=True
-        )
-        for name in "ab"
-    ]
-    acknowledged = {}
-    for name, writer in zip("ab", writers, strict=True):
-        acknowledged[name] = [int(writer.stdout.readline()) for _ in range(30)]
-
-    writers[0].send_signal(signal.SIGKILL)
-    acknowledged["a"] += [int(line) for line in writers[0].stdout if line.endswith("\n")]
-    acknowledged["b"] += [int(writers[1].stdout.readline()) for _ in range(30)]
-    writers[1].send_signal(signal.SIGKILL)
-    acknowledged["b"] += [int(line) for line in writers[1].stdout if line.endswith("\n")]
-    for writer in writers:
-        writer.wait()
-        writer.stdout.close()
-
-    stored = {key for (key,) in rows(where, "SELECT key FROM delivery")}
-    assert {f"{name}-{n}" for name, numbers in acknowledged.items() for n in numbers} <= stored
-    assert whole(where)
-    inbox = open_inbox(where)
-    assert inbox.put(incoming("after")).status == "accepted"
-    inbox.close()

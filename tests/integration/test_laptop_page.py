@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from billhook.events import InvoiceApproved, sample
-from support.examples import Server, answers, environment, eventually, free_port
+from support.examples import Server, answers, environment, free_port
 from support.pages import block, marked
-from support.processes import logged, run_command
+from support.processes import logged, output_of, until
 from support.signing import SECRET
 
 BLOCKS = {name: text for _, name, text in marked(["deploy/LAPTOP.md"])}
@@ -38,9 +38,7 @@ def typed(name: str, port: int) -> str:
 
 
 def say(command: str, folder: Path, **options: str) -> str:
-    done = run_command(["bash", "-euc", command], cwd=folder, env={**environment(), **options})
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return output_of("bash", "-euc", command, cwd=folder, env={**environment(), **options})
 
 
 @pytest.mark.slow
@@ -57,19 +55,17 @@ def test_deliveries_of_one_receiver_come_to_another_and_a_request_is_recorded(tm
         terminal(typed("laptop-serve", here), tmp_path) as laptop,
         terminal(f"flask --app shop run --port {there}", tmp_path, **staging),
     ):
-        eventually(lambda: answers(here) and answers(there))
-        assert service.deliver(sample(InvoiceApproved, invoice_id="inv_stored")) == (
-            200,
-            {"status": "accepted"},
-        )
+        until(lambda: answers(here) and answers(there), 15)
+        stored = service.deliver(sample(InvoiceApproved, invoice_id="inv_stored"))
+        assert stored == (200, {"status": "accepted"})
 
         stored, follow = typed("laptop-forward", here).strip().splitlines()
         assert "1 of 1 delivery sent, 1 accepted" in say(stored, tmp_path, **staging)
-        eventually(lambda: "invoice inv_stored approved" in laptop.read_text())
+        until(lambda: "invoice inv_stored approved" in laptop.read_text(), 15)
         with terminal(follow, tmp_path, **staging) as followed:
-            eventually(lambda: "sending new deliveries" in followed.read_text())
+            until(lambda: "sending new deliveries" in followed.read_text(), 15)
             service.deliver(sample(InvoiceApproved, invoice_id="inv_new"))
-            eventually(lambda: "invoice inv_new approved" in laptop.read_text())
+            until(lambda: "invoice inv_new approved" in laptop.read_text(), 15)
         assert laptop.read_text().count("inv_stored") == 1
 
         # As through a tunnel: an app that has the service's secret is sent to at a public address.
@@ -89,9 +85,9 @@ def test_a_recorded_request_shows_how_it_is_signed(tmp_path: Path) -> None:
     capture, find = typed("laptop-capture", port).strip().splitlines()
 
     with terminal(capture, tmp_path) as log:
-        eventually(lambda: answers(port))
+        until(lambda: answers(port), 15)
         say(f"billhook send InvoiceApproved --to http://127.0.0.1:{port}{PATH}", tmp_path)
-        eventually(lambda: list((tmp_path / "captured").iterdir()))
+        until(lambda: list((tmp_path / "captured").iterdir()), 15)
         found = say(find, tmp_path)
 
     assert "standard-webhooks" in found, log.read_text()

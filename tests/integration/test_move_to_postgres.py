@@ -14,15 +14,9 @@ from support.inbox_view import rows
 from support.pages import PAGES
 from support.processes import run_command
 from support.templates import new_inbox
+from support.worker_group import HANDLERS
 
-HANDLERS = """
-from pathlib import Path
-from billhook import Handlers
-from billhook.events import PingTest
-
-handlers = Handlers()
-
-
+NOTING = """
 @handlers.on(PingTest, retry=[1])
 def ping(event):
     with Path("calls").open("a") as calls:
@@ -34,7 +28,7 @@ def ping(event):
 
 @pytest.mark.slow
 def test_what_waits_in_the_old_inbox_is_handled_to_its_end(tmp_path: Path) -> None:
-    (tmp_path / "billing.py").write_text(HANDLERS)
+    (tmp_path / "billing.py").write_text(HANDLERS + NOTING)
     path = tmp_path / "billhook.db"
     old = Inbox(new_inbox(f"sqlite:///{path}"))
     now = datetime.now(UTC)

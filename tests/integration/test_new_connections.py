@@ -7,12 +7,13 @@ import pytest
 from support.new_connections import new_connections
 from support.server import gunicorn, head
 
+pytestmark = pytest.mark.slow
+
 CONNECTIONS = 512
 AHEAD = 10
 """How many answers another connection may get before one gets its first."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("door", "workers"), [pytest.param("asgi", 2, marks=pytest.mark.long), ("asgi-fast", 1), ("asgi-fast", 2)]
 )
@@ -26,7 +27,6 @@ def test_each_connection_is_answered_before_others_are_answered_many_times(tmp_p
     assert min(seen.held) > CONNECTIONS / 4  # none of the processes took nearly all
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("door", ["asgi", "asgi-fast"])
 def test_control_the_worker_accepts_by_no_other_way(tmp_path, door):
     (tmp_path / "none.py").write_text("from billhook import accepting\naccepting.ACCEPTED_IN_A_TURN = 0\n")

@@ -23,6 +23,8 @@ from support.apps import make_app
 from support.inbox_view import incoming, open_inbox, place_of, rows, value
 from support.processes import in_children
 
+pytestmark = pytest.mark.slow
+
 PROCESSES = 4
 THREADS = 4
 KEYS = 6
@@ -159,7 +161,6 @@ def run_in_processes(inbox_url, tmp_path, **order):
     return diary.lines()
 
 
-@pytest.mark.slow
 def test_runs_of_an_order_key_are_sequential_while_other_keys_continue(inbox_url, tmp_path):
     lines = run_in_processes(inbox_url, tmp_path, ordered_by="invoice_id")
 
@@ -175,7 +176,6 @@ def test_runs_of_an_order_key_are_sequential_while_other_keys_continue(inbox_url
     assert rows(place_of(inbox_url), states) == [("succeeded", None)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
 def test_without_an_order_that_would_be_noticed(inbox_url, tmp_path):
     lines = run_in_processes(inbox_url, tmp_path)

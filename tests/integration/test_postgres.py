@@ -17,7 +17,7 @@ from support.postgres import libpq, with_options
 from support.processes import run_command, together, until
 from support.proxy import proxied
 from support.senders import Senders, post
-from support.server import gunicorn, head
+from support.server import gunicorn
 from support.signing import SECRET
 from support.templates import new_inbox
 from support.timeouts import scaled
@@ -25,10 +25,6 @@ from support.timeouts import scaled
 DEADLINE = 1.0
 """Seconds; the default would only be waited for longer."""
 PASSWORD = "hunter2hunter2"
-
-
-def ready(server):
-    return server.ask(head({}, method="GET", path="/readyz")).status
 
 
 def accepted(server, key):
@@ -70,7 +66,7 @@ def test_a_frozen_server_is_503_in_time_until_it_resumes(frail_server, frail_url
         with frail_server.frozen():
             replies = [post(server, f"msg_{number}") for number in range(3)]
             crowd = together(6, lambda number: post(server, f"msg_crowd_{number}"))
-            unready = ready(server)
+            unready = server.get("/readyz").status
         for number in range(3):
             accepted(server, f"msg_{number}")
 
@@ -78,7 +74,7 @@ def test_a_frozen_server_is_503_in_time_until_it_resumes(frail_server, frail_url
         assert all(5 <= int(reply.headers["Retry-After"]) <= 60 for reply in (*replies, *crowd))
         assert max(reply.seconds for reply in (*replies, *crowd)) < scaled(DEADLINE + 0.5)
         assert unready == 503
-        assert until(lambda: ready(server) == 200)
+        assert until(lambda: server.get("/readyz").status == 200)
         check_every_answer([("msg_before", 200), *((f"msg_{number}", 200) for number in range(3))], frail_url)
 
 
@@ -113,14 +109,14 @@ def test_a_receiver_started_before_its_server_is_503_until_the_server_runs(frail
                 gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url, BILLHOOK_DEADLINE_SECONDS=str(DEADLINE))
             )
             refused = [post(server, f"msg_{number}") for number in range(2)]
-            unready = ready(server)
+            unready = server.get("/readyz").status
 
         for number in range(2):
             accepted(server, f"msg_{number}")
         assert {reply.status for reply in refused} == {503}
         assert max(reply.seconds for reply in refused) < scaled(DEADLINE + 0.5)
         assert unready == 503
-        assert until(lambda: ready(server) == 200)
+        assert until(lambda: server.get("/readyz").status == 200)
         server.logged("deliveries get 503 until it recovers")
 
 

@@ -20,6 +20,8 @@ from support.proxy import Proxy
 from support.signing import signed
 from support.timeouts import scaled
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def servers():
@@ -59,7 +61,6 @@ def sent(app, key):
     return deliver(app, headers=signed(message_id=key)).status_code
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("attributes", ["read-write", "any"])
 def test_after_a_failover_everything_is_handled_without_a_restart(servers, address, running, attributes):
     """`any` lets connections to the standby be made, and live on: they can never write."""
@@ -81,7 +82,6 @@ def test_after_a_failover_everything_is_handled_without_a_restart(servers, addre
     until(lambda: "later" in handled, 10)
 
 
-@pytest.mark.slow
 def test_after_a_failover_celery_handles_what_came_before_and_after(servers, address, redis_url, tmp_path):
     """Retries come due beside the standby: their messages are used up by workers that cannot claim them."""
     url = with_options(address.url, "", target_session_attrs="any")

@@ -13,17 +13,12 @@ from support.inbox_view import rows, value
 from support.next_release import NEXT, next_release
 from support.processes import clean_environment, logged, until
 from support.senders import Senders
-from support.server import gunicorn, head
+from support.server import gunicorn
 from support.signing import SECRET
+from support.worker_group import HANDLERS
 
 TESTS = Path(__file__).parents[1]
-HANDLERS = """
-import os
-from billhook import Handlers
-from billhook.events import PingTest
-
-handlers = Handlers()
-
+NOTING = """
 @handlers.on(PingTest, name="note")
 def note(event, delivery):
     with open("notes.txt", "a") as output:
@@ -34,7 +29,7 @@ def note(event, delivery):
 @pytest.fixture
 def release(tmp_path, inbox_url):
     """Start a command of a release, `old` or `new`; its process and its log."""
-    (tmp_path / "noting.py").write_text(HANDLERS)
+    (tmp_path / "noting.py").write_text(HANDLERS + NOTING)
     programs = {"old": ["-m", "billhook"], "new": ["-m", "support.next_release", str(tmp_path / "next")]}
     options = {"PYTHONPATH": str(TESTS), "BILLHOOK_INBOX_URL": inbox_url, "BILLHOOK_SECRETS": SECRET}
 
@@ -72,7 +67,7 @@ def test_an_upgrade_under_load_loses_and_refuses_nothing(release, inbox_url, whe
         noted = len(notes())
         senders.more(30)
         unhandled = len(notes()) == noted
-        ready = server.ask(head({}, method="GET", path="/readyz"))
+        ready = server.get("/readyz")
         release("new", "worker", "noting.py")
         senders.more(30)
     keys = {key for key, _ in senders.answers}

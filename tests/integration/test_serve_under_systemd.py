@@ -6,19 +6,22 @@ import contextlib
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from support.examples import free_port
 from support.processes import descendants, until
+from support.server import read_reply, request
 from support.signing import signed
+from support.systemd import NotifySocket
 from support.timeouts import scaled
-from support.worker_group import WorkerGroup, worker_group
+from support.worker_group import WorkerGroup
+
+pytestmark = pytest.mark.slow
 
 # What systemd does: the sockets from descriptor 3 on, and the process's own id in the environment.
 AS_SYSTEMD = """
@@ -42,68 +45,43 @@ def command_of(sockets: Sequence[socket.socket], *arguments: str) -> list[str]:
     return [sys.executable, "-c", AS_SYSTEMD, descriptors, sys.executable, *arguments]
 
 
-class Unit:
+class Unit(NotifySocket):
     """A unit of systemd with its sockets, and with a socket that hears what the unit's processes tell."""
 
-    def __init__(self, group: WorkerGroup, folder: Path) -> None:
+    def __init__(self, group: WorkerGroup) -> None:
+        super().__init__()
         self.group = group
-        self.path = folder / "web"
+        self.path = Path(self._folder.name) / "web"
         self.tcp = socket.create_server(("127.0.0.1", 0))
         self.unix = socket.socket(socket.AF_UNIX)
         self.unix.bind(str(self.path))
         self.unix.listen()
-        self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.notified.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self.notified.bind(str(folder / "notify"))
-        group.environ["NOTIFY_SOCKET"] = str(folder / "notify")
+        group.environ |= self.environ
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         passed = (self.tcp, self.unix)
-        with (self.group.folder / "log").open("ab") as log:
-            process = subprocess.Popen(
-                command_of(passed, "-m", "billhook", "serve", "worst.py", "--workers", "1", *arguments),
-                cwd=self.group.folder, env=self.group.environ, stdout=log, stderr=log,
-                pass_fds=[each.fileno() for each in passed],
-            )  # fmt: skip
-        self.group.started.append(process)
-        return process
-
-    def told(self) -> tuple[str, int]:
-        """The next message, and the id of the process that sent it."""
-        self.notified.settimeout(scaled(30))
-        message, ((_, _, credentials),), _, _ = self.notified.recvmsg(4096, socket.CMSG_SPACE(12))
-        return message.decode(), struct.unpack("iii", credentials)[0]
+        command = command_of(passed, "-m", "billhook", "serve", "worst.py", "--workers", "1", *arguments)
+        return self.group.run(command, pass_fds=[each.fileno() for each in passed])
 
     def close(self) -> None:
-        for each in (self.tcp, self.unix, self.notified):
-            each.close()
+        self.tcp.close()
+        self.unix.close()
+        super().close()
 
 
 @pytest.fixture
-def unit(tmp_path) -> Iterator[Unit]:
-    # A short path: an address has 107 bytes.
-    with (
-        worker_group(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}") as group,
-        tempfile.TemporaryDirectory() as folder,
-        contextlib.closing(Unit(group, Path(folder))) as made,
-    ):
+def unit(group) -> Iterator[Unit]:
+    with contextlib.closing(Unit(group)) as made:
         yield made
 
 
 def deliver(address: str | tuple[str, int], key: str) -> int:
     """Send a delivery; returns the status, with one attempt and a time limit."""
-    body = b"{}"
-    headers = {**signed(body, "PingTest", message_id=key), "Content-Length": "2", "Connection": "close"}
-    lines = [
-        "POST /webhooks/billing HTTP/1.1",
-        "Host: x",
-        *(f"{name}: {text}" for name, text in headers.items()),
-    ]
     with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as client:
         client.settimeout(scaled(5))
         client.connect(address)
-        client.sendall("\r\n".join([*lines, "", ""]).encode() + body)
-        return int(client.recv(4096).split()[1])
+        client.sendall(request(b"{}", signed(message_id=key)))
+        return read_reply(client).status
 
 
 def open_sockets(process_id: int) -> set[str]:
@@ -111,7 +89,6 @@ def open_sockets(process_id: int) -> set[str]:
     return {str(path.readlink()) for path in Path(f"/proc/{process_id}/fd").iterdir() if path.exists()}
 
 
-@pytest.mark.slow
 def test_serve_takes_the_sockets_of_a_socket_unit_and_its_main_process_tells_systemd(unit):
     addresses = (unit.tcp.getsockname(), str(unit.path))
     with socket.create_server(("127.0.0.1", 0)) as taken:  # a port of its own could not be bound
@@ -147,12 +124,9 @@ def _file(process_id: int, name: str) -> bytes:
     return Path(f"/proc/{process_id}/{name}").read_bytes()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("worker_class", ["asgi", pytest.param("gthread", marks=pytest.mark.long)])
 def test_systemd_is_told_of_the_start_when_the_first_connection_is_accepted(unit, worker_class):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = probe.getsockname()
+    address = ("127.0.0.1", free_port())
     arguments = ("--bind", f"127.0.0.1:{address[1]}", "--workers", "1", "--worker-class", worker_class)
     unit.group.start("serve", "worst.py", *arguments)
 
@@ -169,7 +143,6 @@ def take(*passed: socket.socket, code: str = TAKE, **environ: str) -> str:
     return (done.stdout or done.stderr).strip().splitlines()[-1]
 
 
-@pytest.mark.slow
 def test_what_is_no_socket_to_accept_connections_from_is_refused():
     connected, peer = socket.socketpair()
     with connected, peer, socket.socket(type=socket.SOCK_DGRAM) as datagrams, Path(os.devnull).open() as file:
@@ -179,7 +152,6 @@ def test_what_is_no_socket_to_accept_connections_from_is_refused():
     assert "is no socket (Socket operation on non-socket): use ListenStream=" in refused[2]
 
 
-@pytest.mark.slow
 def test_sockets_for_a_process_in_between_are_named_and_a_forgotten_variable_is_not_used():
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as listening:
         address = f"[::1]:{listening.getsockname()[1]}"

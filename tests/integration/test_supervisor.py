@@ -22,12 +22,13 @@ from billhook.cli.processes import Child, Supervisor, stop_all
 from billhook.cli.serve import worker_children, worker_command
 from billhook.events import PingTest
 from support.processes import until
-from support.supervision import drive, supervise
+from support.supervision import supervise
 from support.timeouts import scaled
 
 PATIENT = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
 )
+SLEEP = "import time; time.sleep(60)"
 LATER = [pytest.param(number, marks=pytest.mark.long) for number in (signal.SIGINT, signal.SIGHUP)]
 SLOW = (
     "import signal, sys, time\n"
@@ -68,38 +69,24 @@ def web_server(*codes, started=None):
 
 
 @pytest.mark.slow
-def test_a_child_that_cannot_start_is_restarted_with_growing_pauses():
-    messages = []
-    driving = drive((lambda: len(messages) >= 3, lambda: None))
-
-    supervise([role("raise SystemExit(3)")], messages=messages)
-    driving.join()
-
-    assert messages[:3] == [
-        f"the worker exited with code 3; restarting in {pause} s" for pause in ("0.5", "1", "2")
-    ]
-
-
-@pytest.mark.slow
-def test_each_child_has_its_own_restart_pause():
+def test_a_child_that_cannot_start_is_restarted_with_growing_pauses_of_its_own():
     messages, steady = [], []
-
     supervise(
-        [role("raise SystemExit(3)", name="worker 1"), role("import time; time.sleep(60)", steady)],
-        signals=[(2.0, signal.SIGTERM)],
+        [role("raise SystemExit(3)", name="worker 1"), role(SLEEP, steady)],
         messages=messages,
+        steps=[(lambda: len(messages) >= 3,)],
     )
 
     assert len(steady) == 1
-    assert {text.split(" exited")[0] for text in messages} == {"worker 1"}
+    assert messages[:3] == [
+        f"worker 1 exited with code 3; restarting in {pause} s" for pause in ("0.5", "1", "2")
+    ]
 
 
 def test_a_web_server_that_exits_at_first_start_ends_all():
     messages, started = [], []
 
-    code, _ = supervise(
-        [web_server("raise SystemExit(7)"), role("import time; time.sleep(60)", started)], messages=messages
-    )
+    code, _ = supervise([web_server("raise SystemExit(7)"), role(SLEEP, started)], messages=messages)
 
     assert code == 7
     assert messages == ["the web server exited with code 7"]
@@ -146,19 +133,18 @@ def test_sighup_reloads_the_web_server_and_replaces_the_workers_one_by_one(tmp_p
         alive.append(sum(process.poll() is None for process in workers))
         return len(workers) == 4 and all(process.poll() is not None for process in workers[:2])
 
-    driving = drive(
-        (lambda: len(workers) == 2 and web, hang_up),
-        (look, lambda: until(lambda: (tmp_path / "hangups").exists(), 10)),
-    )
     code, _ = supervise(
         [
             server_that_reloads(tmp_path, web),
-            *(role("import time; time.sleep(60)", workers) for _ in range(2)),
+            *(role(SLEEP, workers) for _ in range(2)),
         ],
         messages=messages,
         start_trial=GOOD,
+        steps=[
+            (lambda: len(workers) == 2 and web, hang_up),
+            (look, lambda: until(lambda: (tmp_path / "hangups").exists(), 10)),
+        ],
     )
-    driving.join()
 
     assert code == 0
     assert messages == ["reloading"]
@@ -170,14 +156,13 @@ def test_sighup_reloads_the_web_server_and_replaces_the_workers_one_by_one(tmp_p
 
 def test_a_failed_trial_replaces_no_process(tmp_path):
     web, workers, messages = [], [], []
-    driving = drive((lambda: workers and web, hang_up), (lambda: messages, lambda: None))
 
     supervise(
-        [server_that_reloads(tmp_path, web), role("import time; time.sleep(60)", workers)],
+        [server_that_reloads(tmp_path, web), role(SLEEP, workers)],
         messages=messages,
         start_trial=BAD,
+        steps=[(lambda: workers and web, hang_up), (lambda: messages,)],
     )
-    driving.join()
 
     assert messages == ["reload failed: the new code cannot be loaded; the running processes continue"]
     assert len(workers) == 1
@@ -186,10 +171,13 @@ def test_a_failed_trial_replaces_no_process(tmp_path):
 
 def test_a_worker_that_does_not_make_room_within_its_grace_is_killed(monkeypatch):
     started, messages = [], []
-    driving = drive((lambda: len(started) == 1, hang_up), (lambda: len(started) == 2, lambda: None))
 
-    supervise([role(PATIENT, started, grace_seconds=0.5)], messages=messages, start_trial=GOOD)
-    driving.join()
+    supervise(
+        [role(PATIENT, started, grace_seconds=0.5)],
+        messages=messages,
+        start_trial=GOOD,
+        steps=[(lambda: len(started) == 1, hang_up), (lambda: len(started) == 2,)],
+    )
 
     assert started[0].returncode == -signal.SIGKILL
     assert messages == ["reloading"]
@@ -206,7 +194,7 @@ def test_a_closed_terminal_stops_all_also_where_sighup_reloads(monkeypatch):
 
     driving = threading.Thread(target=lambda: (until(lambda: started, 20), close_it()))
     driving.start()
-    code, _ = supervise([role("import time; time.sleep(60)", started)], messages=messages, start_trial=GOOD)
+    code, _ = supervise([role(SLEEP, started)], messages=messages, start_trial=GOOD)
     driving.join()
 
     assert (code, messages) == (0, [])
@@ -233,14 +221,11 @@ def test_without_a_terminal_there_is_none_to_lose():
 def test_user_signals_end_nothing_and_mean_to_children_what_they_always_did():
     started = []
     show = "import signal; assert signal.getsignal(10) is signal.SIG_DFL; import time; time.sleep(60)"
-    driving = drive(
-        (lambda: started, lambda: os.kill(os.getpid(), signal.SIGUSR1)),
-        (lambda: started, lambda: os.kill(os.getpid(), signal.SIGUSR2)),
-        (lambda: True, lambda: time.sleep(0.5)),
-    )
 
-    code, _ = supervise([role(show, started)])
-    driving.join()
+    user_signals = (partial(os.kill, os.getpid(), each) for each in (signal.SIGUSR1, signal.SIGUSR2))
+    code, _ = supervise(
+        [role(show, started)], steps=[(lambda: started, *user_signals, partial(time.sleep, 0.5))]
+    )
 
     assert code == 0
     assert started[0].returncode == -signal.SIGTERM
@@ -258,25 +243,19 @@ def test_all_children_are_stopped_together(number):
     assert seconds < scaled(3.5)  # a second until they are asked, one each side by side, and a busy machine
 
 
-def test_a_child_that_outlasts_its_grace_period_is_killed():
+@pytest.mark.parametrize(
+    ("grace_seconds", "signals"),
+    [(0.5, [(0.5, signal.SIGTERM)]), (10.0, [(0.5, signal.SIGTERM), (1.0, signal.SIGINT)])],
+    ids=["after its grace", "by a second signal"],
+)
+def test_a_child_that_does_not_end_is_killed(grace_seconds, signals):
     started = []
+    roles = [role(PATIENT, started, grace_seconds=grace_seconds) for _ in range(3)]
 
-    _, seconds = supervise([role(PATIENT, started, grace_seconds=0.5)], signals=[(0.5, signal.SIGTERM)])
-
-    assert started[0].returncode == -signal.SIGKILL
-    assert 0.4 < seconds < scaled(5)
-
-
-def test_a_second_signal_kills_all_of_them_at_once():
-    started = []
-
-    _, seconds = supervise(
-        [role(PATIENT, started), role(PATIENT, started), role(PATIENT, started)],
-        signals=[(0.5, signal.SIGTERM), (1.0, signal.SIGINT)],
-    )
+    _, seconds = supervise(roles, signals=signals)
 
     assert [process.returncode for process in started] == [-signal.SIGKILL] * 3
-    assert seconds < scaled(5)
+    assert 0.4 < seconds < scaled(5)
 
 
 def no_task(descriptor=None):
@@ -298,7 +277,7 @@ def test_a_child_for_which_no_task_is_left_is_started_later_and_the_others_go_on
         return child(PATIENT, started)
 
     roles = [role(PATIENT, started, grace_seconds=0.1), Child("b", start, 0.1)]
-    supervise(roles, messages=messages, signals=[(2.0, signal.SIGTERM)])
+    supervise(roles, messages=messages, steps=[(lambda: len(started) == 2,)])
 
     assert messages == ["b cannot be started: Resource temporarily unavailable; restarting in 0.5 s"]
     assert len(started) == 2
@@ -333,7 +312,7 @@ def test_under_nohup_a_closed_terminal_stops_nothing():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         _, seconds = supervise(
-            [role("import time; time.sleep(60)")],
+            [role(SLEEP)],
             signals=[(0.3, signal.SIGHUP), (1.3, signal.SIGTERM)],
         )
     finally:

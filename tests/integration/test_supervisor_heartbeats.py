@@ -17,7 +17,7 @@ import pytest
 from billhook.cli.heartbeat import HeartbeatSender, start_watchdog
 from billhook.cli.processes import Child
 from billhook.inbox.sqlite.driver import HOLDING
-from support.supervision import drive, supervise, supervisor_of
+from support.supervision import supervise, supervisor_of
 
 BEATS = """
 import sys, time
@@ -84,13 +84,12 @@ def stop(started):
 )
 def test_a_child_that_is_stopped_is_killed_and_replaced(soon, code):
     started, messages = [], []
-    driving = drive(stop(started), (lambda: len(started) == 3, lambda: None))
 
     supervise(
         [Child(name, partial(begin, code, started), 5.0) for name in ("worker 1", "worker 2")],
         messages=messages,
+        steps=[stop(started), (lambda: len(started) == 3,)],
     )
-    driving.join()
 
     assert started[0].returncode == -signal.SIGKILL
     assert messages == [
@@ -114,9 +113,11 @@ def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypa
     def start(descriptor):
         return begin(BEATS, started, descriptor, popen=subprocess.Popen if started else Frozen)
 
-    driving = drive(stop(started), (lambda: len(started) == 2, lambda: None))
-    supervise([Child("the worker", start, 5.0)], messages=messages)
-    driving.join()
+    supervise(
+        [Child("the worker", start, 5.0)],
+        messages=messages,
+        steps=[stop(started), (lambda: len(started) == 2,)],
+    )
     still_there = started[0].poll() is None
     os.kill(started[0].pid, signal.SIGKILL)
     started[0].wait()
@@ -129,10 +130,12 @@ def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypa
 def test_a_child_that_had_started_is_restarted_within_a_second():
     """One that never comes up waits longer each time: test_supervisor has that."""
     started, messages = [], []
-    driving = drive((lambda: len(messages) == 3, lambda: None))
 
-    supervise([Child("the worker", partial(begin, UP_AND_GONE, started), 5.0)], messages=messages)
-    driving.join()
+    supervise(
+        [Child("the worker", partial(begin, UP_AND_GONE, started), 5.0)],
+        messages=messages,
+        steps=[(lambda: len(messages) == 3,)],
+    )
 
     assert [text.rpartition("restarting in ")[2] for text in messages[:3]] == ["0.5 s", "1 s", "1 s"]
 
@@ -232,9 +235,7 @@ def test_a_handler_that_closes_all_descriptors_silences_no_heartbeat():
     started, messages = [], []
 
     child = Child("the worker", partial(begin, closes, started), 5.0)
-    driving = drive((lambda: child.beat_at > child.since + 1, lambda: None))
-    supervise([child], messages=messages)
-    driving.join()
+    supervise([child], messages=messages, steps=[(lambda: child.beat_at > child.since + 1,)])
 
     assert messages == []
 

@@ -16,18 +16,12 @@ from billhook.inbox.schema import run
 from support.inbox_view import incoming, rows
 from support.processes import clean_environment, run_command
 from support.signing import SECRET
+from support.worker_group import HANDLERS
 
-HANDLERS = """
-import time
-from billhook import Handlers
-from billhook.events import InvoiceApproved, PingTest
-
-handlers = Handlers()
-
+NOTING = """
 @handlers.on(InvoiceApproved, name="slow", ordered_by="invoice_id")
 def slow(event):
     time.sleep(0.5)
-
 @handlers.on(PingTest, name="fails", retry=[3600])
 def fails(event):
     raise RuntimeError("not yet")
@@ -37,7 +31,7 @@ APPROVED = b'{"invoiceId": "inv_1", "date": "2026-01-15T09:30:00Z"}'
 
 @pytest.fixture
 def drain(tmp_path, inbox_url):
-    (tmp_path / "hooks.py").write_text(HANDLERS)
+    (tmp_path / "hooks.py").write_text(HANDLERS + NOTING)
     environ = clean_environment(BILLHOOK_SECRETS=SECRET, BILLHOOK_INBOX_URL=inbox_url)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

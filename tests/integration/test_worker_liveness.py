@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
@@ -16,18 +15,13 @@ import pytest
 from billhook.cli.heartbeat import HeartbeatSender
 from billhook.errors import ConfigError
 from support.processes import until
+from support.systemd import NotifySocket
 from support.timeouts import scaled
-from support.worker_group import worker_group
+from support.worker_group import HANDLERS
 
 PAGE = Path(__file__).parents[2] / "deploy" / "README.md"
 WATCHDOG_SECONDS = 2.0
 HANGS_ONCE = """
-import ctypes
-from billhook import Handlers
-from billhook.events import PingTest
-
-handlers = Handlers()
-
 @handlers.on(PingTest, name="greedy")
 def greedy(event, delivery):
     if delivery.attempt == 1:
@@ -37,41 +31,11 @@ def greedy(event, delivery):
 
 
 @pytest.fixture
-def group(tmp_path):
-    (tmp_path / "hangs_once.py").write_text(HANGS_ONCE)
-    with worker_group(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}") as made:
-        yield made
-
-
-class Systemd:
-    """Hears what is sent to NOTIFY_SOCKET."""
-
-    def __init__(self, folder: str) -> None:
-        self.address = f"{folder}/notify"
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(self.address)
-
-    def next(self, seconds: float) -> str | None:
-        """The next message; None if there is none for that long."""
-        self._socket.settimeout(seconds)
-        try:
-            return self._socket.recv(4096).decode()
-        except TimeoutError:
-            return None
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-@pytest.fixture
 def systemd(group):
-    # A short path: an address has 107 bytes.
-    with tempfile.TemporaryDirectory() as folder:
-        made = Systemd(folder)
-        group.environ["NOTIFY_SOCKET"] = made.address
-        group.environ["WATCHDOG_USEC"] = str(int(WATCHDOG_SECONDS * 1e6))
+    (group.folder / "hangs_once.py").write_text(HANDLERS + HANGS_ONCE)
+    with contextlib.closing(NotifySocket()) as made:
+        group.environ |= {**made.environ, "WATCHDOG_USEC": str(int(WATCHDOG_SECONDS * 1e6))}
         yield made
-        made.close()
 
 
 def hang(group):
@@ -134,7 +98,7 @@ def test_of_several_processes_the_parent_tells(group, systemd):
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_health_file_is_young_while_the_worker_works_and_gone_after(group, processes):
     file = group.folder / "alive"
-    worker = group.start("worker", "hangs_once.py", "--health-file", "alive", "--processes", str(processes))
+    worker = group.start("worker", "worst.py", "--health-file", "alive", "--processes", str(processes))
     until(lambda: group.log().count("worker started with") == processes and file.exists(), 30)
     touched = set()
     until(lambda: touched.add(file.stat().st_mtime_ns) or len(touched) >= 3, 20)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src/billhook"
+from support.source import modules
+
 OF_DATABASES = ("inbox/sqlite", "inbox/postgres", "inbox/migrations", "sandbox/storage")
 MAY_ASK = {
     "effects.py",  # of the user's own database, not of the inbox
@@ -17,9 +17,9 @@ MAY_ASK = {
 NAMES = {"sqlite", "postgresql", "postgres"}
 
 
-def questions(source: str) -> Iterator[str]:
+def questions(nodes: list[ast.AST]) -> Iterator[str]:
     """The places of a module that ask for a dialect's name, or for the class of a database."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and node.attr == "name":
             owner = node.value
             if getattr(owner, "attr", getattr(owner, "id", None)) == "dialect":
@@ -40,9 +40,8 @@ def questions(source: str) -> Iterator[str]:
 def test_no_module_above_the_two_packages_asks_which_database_it_is():
     found = {
         name: asked
-        for path in SOURCE.rglob("*.py")
-        if not (name := path.relative_to(SOURCE).as_posix()).startswith(OF_DATABASES)
-        and (asked := [*questions(path.read_text())])
+        for name, module in modules().items()
+        if not name.startswith(OF_DATABASES) and (asked := [*questions(module.nodes)])
     }
     assert found.keys() == MAY_ASK, found
 
@@ -58,4 +57,4 @@ def test_no_module_above_the_two_packages_asks_which_database_it_is():
     ],
 )
 def test_a_question_is_noticed(source):
-    assert len([*questions(source)]) == 1
+    assert len([*questions(list(ast.walk(ast.parse(source))))]) == 1

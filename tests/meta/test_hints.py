@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-import billhook
 from billhook.program import COMMAND
+from support.source import modules
 
-SOURCES = Path(billhook.__file__).parent
 # What is raised converts itself, as errors and findings do.
 THROUGH = {"in_program", "Finding"}
 # The texts of exceptions, and the meaning of options, which is the README's table too.
@@ -41,10 +39,8 @@ def bare_hints(tree: ast.AST) -> list[str]:
 
 def test_no_text_names_a_command_by_itself():
     found = {}
-    for path in sorted(SOURCES.rglob("*.py")):
-        name = str(path.relative_to(SOURCES))
-        exempt = EXEMPT.get(name, [])
-        texts = bare_hints(ast.parse(path.read_text()))
+    for name, module in modules().items():
+        texts, exempt = bare_hints(module.nodes[0]), EXEMPT.get(name, [])
         left = [one for one in texts if not any(each in one for each in exempt)]
         if left and name not in PASSED_ON:
             found[name] = left

@@ -7,13 +7,10 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 
-import billhook
 from support.pages import PAGES
-
-SOURCE = Path(billhook.__file__).parent
+from support.source import SOURCE, Module, modules
 
 NAMES = frozenset(
     {
@@ -49,6 +46,7 @@ NO_VERBS = frozenset(
 )
 """Words that begin a noun phrase or a subordinate clause, and so no docstring of a function."""
 
+MAY_BE_NOUNS = {"property", "cached_property", "group"}
 DOCSTRINGS_NOT_YET = ("resources/", "sandbox/")
 """Packages whose docstrings may still begin otherwise."""
 
@@ -58,36 +56,26 @@ def segments(name: str) -> set[str]:
     return {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
 
 
-@cache
-def nodes(path: Path) -> list[ast.AST]:
-    """All nodes of a module's tree."""
-    return list(ast.walk(ast.parse(path.read_text())))
-
-
-def sentences(path: Path) -> Iterator[tuple[int, str]]:
+def sentences(module: Module) -> Iterator[tuple[int, str]]:
     """Every comment that may have a retired word, and every string of several words, with its line."""
-    text = path.read_text()
-    if any("#" in line and PROSE.search(line) for line in text.splitlines()):
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    if any("#" in line and PROSE.search(line) for line in module.text.splitlines()):
+        for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
             if token.type == tokenize.COMMENT:
                 yield token.start[0], token.string
-    for node in nodes(path):
+    for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
             yield node.lineno, node.value
 
 
-@cache
 def retired(package: Path) -> list[str]:
     """Each use of a retired word, as `path:line: word`."""
-    found = []
-    for path in sorted(package.rglob("*.py")):
-        name = path.relative_to(package).as_posix()
-        names = NAMES | ONLY_IN_NAMES
-        found += [f"{name}:0: {word}" for word in sorted(segments(path.stem) & names)]
-        for node in nodes(path):
+    found, names = [], NAMES | ONLY_IN_NAMES
+    for name, module in modules(package).items():
+        found += [f"{name}:0: {word}" for word in sorted(segments(Path(name).stem) & names)]
+        for node in module.nodes:
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 found += [f"{name}:{node.lineno}: {word}" for word in sorted(segments(node.name) & names)]
-        for line, sentence in sentences(path):
+        for line, sentence in sentences(module):
             found += [f"{name}:{line}: {match[0]}" for match in PROSE.finditer(" ".join(sentence.split()))]
     return found
 
@@ -111,21 +99,17 @@ def _attributes(decorators: Iterable[ast.expr]) -> set[str]:
 def no_imperatives(package: Path) -> list[str]:
     """Public functions whose docstring does not begin with a verb: properties and click's groups may."""
     found = []
-    for path in sorted(package.rglob("*.py")):
-        for node in nodes(path):
+    for name, module in modules(package).items():
+        for node in module.nodes:
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
                 continue
             docstring = ast.get_docstring(node)
-            if docstring is None or _attributes(node.decorator_list) & {
-                "property",
-                "cached_property",
-                "group",
-            }:
+            if docstring is None or _attributes(node.decorator_list) & MAY_BE_NOUNS:
                 continue
             first = docstring.split()[0].rstrip(",.:;")
             plural = first.endswith("s") and not first.endswith("ss")
             if not re.fullmatch("[A-Z][a-z]+", first) or first in NO_VERBS or plural:
-                found.append(f"{path.relative_to(package).as_posix()}:{node.lineno}: {first}")
+                found.append(f"{name}:{node.lineno}: {first}")
     return found
 
 

@@ -8,8 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,49 +18,13 @@ from click.testing import CliRunner
 
 from billhook.cli import main
 from support import sender_recipes
-from support.examples import answers, eventually, free_port
+from support.examples import answers, free_port
 from support.pages import PAGES, ROOT, between, block, marked
-from support.processes import run_command
+from support.processes import logged, output_of, run_command, until
 from support.signing import SECRET
 
 BILLHOOK = [sys.executable, "-m", "billhook"]
 OPTIONS, SANDBOX = "src/billhook/cli/README.md", "src/billhook/sandbox/README.md"
-RUN_BY = {
-    "command: install": "test_the_readmes_install_demo_and_test_commands_are_correct",
-    "command: demo": "test_the_readmes_install_demo_and_test_commands_are_correct",
-    "command: test": "test_the_readmes_install_demo_and_test_commands_are_correct",
-    "command: serve": "test_the_readmes_standalone_receiver_handles_its_deliveries",
-    "command: send": "test_the_readmes_standalone_receiver_handles_its_deliveries",
-    "command: dashboard": "test_the_dashboards_page_lets_its_users_in_and_nobody_else",
-    "command: pytest": "test_the_tests_of_the_testing_page_pass",
-    "command: mounted": "test_the_readmes_mounted_app_runs",
-    "command: mounted-use": "test_the_readmes_mounted_app_runs",
-    "command: sandbox": "test_the_sandboxs_exports_and_commands_work_in_another_terminal",
-    "command: sandbox-use": "test_the_sandboxs_exports_and_commands_work_in_another_terminal",
-    "command: own-type": "test_the_type_of_the_events_page_is_found_by_the_commands",
-    "file: billing.py": "test_the_readmes_standalone_receiver_handles_its_deliveries",
-    "file: dashboard.py": "test_the_dashboards_page_lets_its_users_in_and_nobody_else",
-    "file: own.py": "test_the_type_of_the_events_page_is_found_by_the_commands",
-    "file: shop.py": "test_the_readmes_mounted_app_runs",
-    "file: subscribers.py": "test_the_readmes_mounted_app_and_subscriber_handle_deliveries",
-    "file: test_billing.py": "test_the_sandboxs_pytest_command_works_in_the_checkout_with_pytest_alone",
-    "file: test_handlers.py": "test_the_tests_of_the_testing_page_pass",
-    "command: tutorial-dead": "test_the_tutorial_is_true",
-    "command: tutorial-deploy": "test_the_tutorial_is_true",
-    "command: tutorial-fail": "test_the_tutorial_is_true",
-    "command: tutorial-mend": "test_the_tutorial_is_true",
-    "command: tutorial-replay": "test_the_tutorial_is_true",
-    "command: tutorial-serve": "test_the_tutorial_is_true",
-    "command: tutorial-test": "test_the_tutorial_is_true",
-    "command: tutorial-work": "test_the_tutorial_is_true",
-    "file: letters.py": "test_the_tutorial_is_true",
-    "file: test_letters.py": "test_the_tutorial_is_true",
-    "file: webshop.py": "test_the_tutorial_is_true",
-    "run: once": "test_the_effect_of_the_handlers_page_happens_once",
-    "run: reading": "test_the_reading_of_the_inboxs_page_finds_and_follows",
-    "run: own_scheme": "test_the_scheme_of_the_signatures_page_signs_and_verifies",
-}
-"""Which test runs a marked block, on whichever page it is."""
 
 
 @pytest.fixture
@@ -85,14 +47,19 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
-    done = run_command(command, cwd=folder, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of(*command, cwd=folder, env=environment)
 
 
 def test_every_marked_block_is_run():
-    assert sorted(RUN_BY) == sorted(f"{kind}: {name}" for kind, name, _ in marked())
-    assert set(RUN_BY.values()) <= globals().keys()
+    """By a test of this file, which asks for each by its name; a file is named in a command or in a test."""
+    tests = Path(__file__).read_text(encoding="utf-8")
+    asked = {*re.findall(r'block\("(?:command|run): ([\w-]+)"\)', tests)}
+    asked |= {f"tutorial-{name}" for name in re.findall(r'typed\("(\w+)"\)', tests)}
+    used = tests + "".join(text for kind, _, text in marked() if kind != "file")
+
+    assert asked == {name for kind, name, _ in marked() if kind != "file"}
+    files = [Path(name).stem for kind, name, _ in marked() if kind == "file"]
+    assert [name for name in files if not re.search(rf"\b{name}\b", used)] == []
 
 
 def test_the_tables_of_options_and_commands_are_those_of_the_command_line():
@@ -103,7 +70,7 @@ def test_the_tables_of_options_and_commands_are_those_of_the_command_line():
 
 
 def test_the_readmes_install_demo_and_test_commands_are_correct():
-    install, demo, tests = (block(f"command: {name}") for name in ("install", "demo", "test"))
+    install, demo, tests = block("command: install"), block("command: demo"), block("command: test")
 
     assert install.strip().startswith("python3 -m venv .venv && .venv/bin/pip install '.[serve]' && ")
     assert demo.strip().endswith(".venv/bin/billhook demo")
@@ -151,7 +118,7 @@ def test_the_readmes_standalone_receiver_handles_its_deliveries(folder, environm
     with served([*BILLHOOK, *serve[1:], "--bind", address], folder, environment, address) as log:
         to_here = ["--to", f"http://{address}/webhooks/billing"]  # the default is a port that may be taken
         sent = run([*BILLHOOK, *send[1:], *to_here], folder, environment)
-        eventually(lambda: "invoice inv_42 approved" in log.read_text(), 120)
+        until(lambda: "invoice inv_42 approved" in log.read_text(), 120)
         listed = run([*BILLHOOK, *listing[1:]], folder, environment)
 
     assert (serve[0], send[0], listing[0]) == ("billhook", "billhook", "billhook")
@@ -177,7 +144,7 @@ def test_the_tutorial_is_true(folder, environment):
         return run(["bash", "-ec", "\n".join(commands)], folder, environment)
 
     def mend_after(text: str) -> None:
-        eventually(lambda: text in log.read_text(), 120)
+        until(lambda: text in log.read_text(), 120)
         shell(*typed("mend"))
 
     assert "2 passed" in shell(*(line + " -p billhook_pytest -p no:cacheprovider" for line in typed("test")))
@@ -189,17 +156,17 @@ def test_the_tutorial_is_true(folder, environment):
         with ThreadPoolExecutor() as pool:
             pool.submit(mend_after, "failed on delivery 1")
             assert "200" in shell(send)
-        eventually(letter[0].is_file, 120)
+        until(letter[0].is_file, 120)
         assert "InvoiceApproved" in shell(listing)
         remove, send, *shown = typed("dead")
         shell(remove, send)
-        eventually(lambda: "is dead" in log.read_text(), 120)
+        until(lambda: "is dead" in log.read_text(), 120)
         assert [
             text in told for text, told in zip(["dead", "FileNotFoundError"], map(shell, shown), strict=True)
         ]
         mkdir, replay, show = typed("replay")
         shell(mkdir, replay)
-        eventually(letter[1].is_file, 120)
+        until(letter[1].is_file, 120)
         assert shell(show).startswith("Invoice inv_2 of ")
     engine, serve = typed("deploy")
     work, check = typed("work")
@@ -234,7 +201,7 @@ def test_the_readmes_mounted_app_runs(folder, environment):
     command = [*flask, *(address.split(":")[1] if word == "8001" else word for word in serve[1:])]
     with served(command, folder, environment, address) as log:
         sent = run([*flask, *aimed(send[1:], address)], folder, environment)
-        eventually(lambda: re.search(r"invoice \S+ approved", log.read_text()), 120)
+        until(lambda: re.search(r"invoice \S+ approved", log.read_text()), 120)
         checked = run([*flask, *check[1:]], folder, environment)
         listed = run([*flask, *listing[1:]], folder, environment)
 
@@ -263,7 +230,7 @@ def test_the_sandboxs_exports_and_commands_work_in_another_terminal(folder, envi
                 for command in words(block("command: sandbox-use"))
             )
             ids = [each["body"]["invoiceId"] for each in json.loads(raised)["raised"]]
-            eventually(lambda: all(f"invoice {each} approved" in received.read_text() for each in ids), 120)
+            until(lambda: all(f"invoice {each} approved" in received.read_text() for each in ids), 120)
         answers = [
             run([*BILLHOOK, "sandbox", "call", *filter(None, each)], folder, terminal) for each in asked
         ]
@@ -443,7 +410,7 @@ def test_files_created_by_the_readmes_steps_are_ignored_by_git():
 
 def exported(log: Path, environment: dict[str, str]) -> dict[str, str]:
     """The environment of a shell in which one typed the `export` lines that the sandbox printed."""
-    eventually(lambda: re.search(r"export BILLHOOK_API_REFRESH_TOKEN=\S+\n", log.read_text()), 120)
+    until(lambda: re.search(r"export BILLHOOK_API_REFRESH_TOKEN=\S+\n", log.read_text()), 120)
     lines = [line for line in log.read_text().splitlines() if line.startswith("  export ")]
     shell = ["sh", "-ec", "\n".join([*lines, "env -0"])]
     told = run_command(shell, env=environment, check=True)
@@ -466,18 +433,8 @@ def free_address() -> str:
 @contextlib.contextmanager
 def served(command: list[str], folder: Path, environment: dict[str, str], address: str) -> Iterator[Path]:
     """A server while the block runs; gives its log."""
-    log = folder / f"log of {address}"
-    with log.open("w") as output:
-        server = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**environment, "PYTHONUNBUFFERED": "1"},
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        eventually(lambda: answers(int(address.partition(":")[2])), 120)
+    log, port = folder / f"log of {address}", int(address.partition(":")[2])
+    options = {"cwd": folder, "env": {**environment, "PYTHONUNBUFFERED": "1"}}
+    log.unlink(missing_ok=True)
+    with logged(command, log, ready=lambda: answers(port), seconds=120, **options):
         yield log
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(30)

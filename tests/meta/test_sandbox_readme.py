@@ -1,4 +1,4 @@
-"""The sandbox's two tables: no event is left out, and every address that they name is there."""
+"""The sandbox's README: no event is left out, every address is there, and limits are those of the code."""
 
 from __future__ import annotations
 
@@ -7,32 +7,42 @@ from pathlib import Path
 
 import billhook
 from billhook.events import EVENT_TYPES
+from billhook.sandbox import options
 from billhook.sandbox.sandbox import GROUPS
 
 README = (Path(billhook.__file__).parent / "sandbox" / "README.md").read_text(encoding="utf-8")
+EVENTS, DECISIONS = README.split("## What the specification leaves open")
 OPERATIONS = {(operation.method, operation.path) for group in GROUPS for operation in group.operations}
 
 
-def own_operations() -> set[tuple[str, str]]:
-    return {(method, path) for method, path in OPERATIONS if path.startswith("/_sandbox")}
+LIMITS = (
+    options.MAX_KEY, options.MAX_ALIASES, options.MAX_PRODUCTS, options.MAX_CONDITIONS, options.MAX_GROUPS,
+    options.MAX_AGGREGATED_METERS, options.DEFAULT_BODY_BYTES, options.MAX_LOGIN_BYTES,
+)  # fmt: skip
+DECIDED = {"limits", "timestamp of an event", "a batch that is too large", "thresholds"}
+MOST_ROWS = 45
 
 
 def test_every_event_has_a_row_with_its_cause() -> None:
-    section = README.split("## What the specification leaves open")[0]
+    rows = re.findall(r"^\| ([A-Z][A-Za-z]+) \| .+ \|$", EVENTS, re.MULTILINE)
 
-    rows = re.findall(r"^\| ([A-Z][A-Za-z]+) \| (.+) \|$", section, re.MULTILINE)
-
-    assert [name for name, _ in rows] == list(dict.fromkeys(name for name, _ in rows))
-    assert {name for name, _ in rows} == set(EVENT_TYPES)
+    assert sorted(rows) == sorted(EVENT_TYPES)
 
 
 def test_every_operation_in_the_readme_exists_and_every_control_operation_is_listed() -> None:
-    text = re.sub(
-        r"/_sandbox/trigger/[A-Z]\w+", "/_sandbox/trigger/{eventType}", README
-    )  # its example names one
+    # Its example names one type.
+    text = re.sub(r"/_sandbox/trigger/[A-Z]\w+", "/_sandbox/trigger/{eventType}", README)
     found = re.findall(r"`(GET|POST|PUT|DELETE)(?:`, `(GET))? (/[^` ]+)", text)
 
     named = {(method, path) for first, second, path in found for method in (first, second) if method}
 
     assert named - OPERATIONS == set()
-    assert own_operations() - named == set()
+    assert {each for each in OPERATIONS if each[1].startswith("/_sandbox")} - named == set()
+
+
+def test_decisions_are_few_and_among_them_are_the_limits() -> None:
+    rows = dict(re.findall(r"^\| ([^*|][^|]*) \| (.+) \|$", DECISIONS, re.MULTILINE))
+
+    assert rows.keys() >= DECIDED
+    assert [number for number in LIMITS if str(number) not in re.split(r"[ ,;(]+", rows["limits"])] == []
+    assert len(rows) - 1 <= MOST_ROWS

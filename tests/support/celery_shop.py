@@ -16,12 +16,7 @@ from celery import Celery
 from flask import Flask
 
 from billhook import Billhook, Delivery, Handlers, signals
-from billhook.events import (
-    ContractCreated,
-    CustomerCreated,
-    PaymentFailed,
-    PingTest,
-)
+from billhook.events import ContractCreated, CustomerCreated, Event, PaymentFailed, PingTest
 from support import deadly_handlers
 from support.signing import SECRET
 
@@ -64,47 +59,30 @@ def _note(path: Path, *facts: object) -> None:
     os.close(descriptor)
 
 
-Note = Callable[[str, Delivery], None]
-
-
 def handlers(calls: Path) -> Handlers:
     """One event type for each thing that a handler may do to its worker."""
     group = Handlers()
 
-    def note(name: str, delivery: Delivery) -> None:
-        _note(calls, name, delivery.key, delivery.attempt, os.getpid())
+    def add(
+        model: type[Event], name: str, then: Callable[[Delivery], None] = lambda _: None, **options: Any
+    ) -> None:
+        def handle(event: Any, delivery: Delivery) -> None:
+            _note(calls, name, delivery.key, delivery.attempt, os.getpid())
+            then(delivery)
 
-    _add_those_that_return(group, note)
-    _add_those_that_do_not(group, note)
+        group.on(model, name=name, **options)(handle)
+
+    add(PingTest, "note")
+    add(PaymentFailed, "beside")
+    add(PaymentFailed, "hangs", lambda _: time.sleep(60), timeout_seconds=0.5, retry=[])
+    add(CustomerCreated, "slow", lambda _: time.sleep(2))
+    add(ContractCreated, "fails-once", _fail_once)
     return group
 
 
-def _add_those_that_return(group: Handlers, note: Note) -> None:
-    @group.on(PingTest, name="note")
-    def noting(event: PingTest, delivery: Delivery) -> None:
-        note("note", delivery)
-
-    @group.on(PaymentFailed, name="beside")
-    def beside(event: PaymentFailed, delivery: Delivery) -> None:
-        note("beside", delivery)
-
-    @group.on(CustomerCreated, name="slow")
-    def slow(event: CustomerCreated, delivery: Delivery) -> None:
-        note("slow", delivery)
-        time.sleep(2)
-
-    @group.on(ContractCreated, name="fails-once")
-    def fails_once(event: ContractCreated, delivery: Delivery) -> None:
-        note("fails-once", delivery)
-        if delivery.attempt == 1:
-            raise ValueError("not today")
-
-
-def _add_those_that_do_not(group: Handlers, note: Note) -> None:
-    @group.on(PaymentFailed, name="hangs", timeout_seconds=0.5, retry=[])
-    def hangs(event: PaymentFailed, delivery: Delivery) -> None:
-        note("hangs", delivery)
-        time.sleep(60)
+def _fail_once(delivery: Delivery) -> None:
+    if delivery.attempt == 1:
+        raise ValueError("not today")
 
 
 def _observe(app: Flask, observed: Path) -> None:

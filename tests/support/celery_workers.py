@@ -6,10 +6,8 @@ import contextlib
 import json
 import os
 import secrets
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +17,7 @@ from flask import Flask
 
 from support import celery_shop
 from support.inbox_view import place_of, rows
-from support.processes import until
-from support.timeouts import scaled
+from support.processes import logged, until
 
 TESTS = Path(__file__).parents[1]
 
@@ -76,12 +73,9 @@ class Shop:
 
     def finished(self, count: int, seconds: float = 60.0) -> None:
         """Wait until so many deliveries are done or dead."""
-        started = time.monotonic()
         query = "SELECT count(*) FROM delivery WHERE state IN ('done', 'dead')"
-        while rows(place_of(self.inbox_url), query) != [(count,)]:
-            waited = time.monotonic() - started
-            assert waited < seconds or waited < scaled(seconds), f"not {count} finished within {seconds} s"
-            time.sleep(0.05)  # as many as there may be, looking must not be what they wait for
+        # As many as there may be, looking must not be what they wait for.
+        until(lambda: rows(place_of(self.inbox_url), query) == [(count,)], seconds, 0.05)
 
 
 @dataclass
@@ -108,29 +102,11 @@ def worker(
     command = [sys.executable, "-m", "celery", "-A", app, "worker", "--pool", pool, "--concurrency", "2"]
     command += ["--hostname", f"{shop.queue}-{secrets.token_hex(2)}@%h", "--loglevel", "INFO"]
     command += ["--without-gossip", "--without-mingle", *flags]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **shop.environment, **environment},
-            cwd=shop.folder,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    running = Worker(process, log)
-    try:
-        until(lambda: running.says(" ready.") or process.poll() is not None, 60)
-        yield running
-    except AssertionError as error:
-        error.add_note(log.read_text(errors="replace")[-8_000:])
-        raise
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(60)  # more than the 30 s that a process of the pool may wait for its results
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    environ = {**os.environ, **shop.environment, **environment}
+    options = {"cwd": shop.folder, "env": environ, "start_new_session": True}
+    options["ready"] = lambda: " ready." in log.read_text(errors="replace")
+    with logged(command, log, grace=60, **options) as process:  # one of the pool may wait 30 s for results
+        yield Worker(process, log)
 
 
 def clean_up(shop: Shop) -> None:

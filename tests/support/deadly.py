@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from billhook.inbox import Inbox
-from support.inbox_view import incoming, open_inbox, place_of, rows
-from support.processes import clean_environment, descendants
+from support.inbox_view import incoming, open_inbox, place_of, rows, value
 from support.server import gunicorn
 from support.signing import SECRET
 from support.timeouts import scaled
+from support.worker_group import Programs
 
 HANDLERS = Path(__file__).with_name("deadly_handlers.py")
 INNOCENTS = 20
@@ -26,11 +22,10 @@ KeepUp = Callable[[], None]
 """Starts again what has ended; to be called again and again."""
 
 
-class Place:
+class Place(Programs):
     """A folder with an inbox, and what handlers noted there."""
 
     def __init__(self, folder: Path, url: str, **options: str) -> None:
-        self.folder = folder
         self.where = place_of(url)
         self.inbox: Inbox = open_inbox(self.where)
         self.options = {
@@ -41,10 +36,7 @@ class Place:
             "BILLHOOK_HANDLERS": str(HANDLERS),
             **options,
         }
-
-    @property
-    def environ(self) -> dict[str, str]:
-        return clean_environment(**self.options)
+        super().__init__(folder, **self.options)
 
     def put(self, key: str, event_type: str = "PingTest", body: bytes = b"{}") -> None:
         self.inbox.put(incoming(key, event_type=event_type, body=body))
@@ -64,66 +56,41 @@ class Place:
     def states(self) -> dict[str, str]:
         return {key: state for key, (state, *_) in self.runs().items()}
 
+    def dead(self) -> set[str]:
+        """The keys of deliveries of which a run is dead."""
+        return {key.split()[0] for key, state in self.states().items() if state == "dead"}
+
     def unfinished(self) -> int:
-        query = "SELECT count(*) FROM delivery WHERE state NOT IN ('done', 'dead')"
-        ((count,),) = rows(self.where, query)
-        return int(count)
+        return int(value(self.where, "SELECT count(*) FROM delivery WHERE state NOT IN ('done', 'dead')"))
 
     def noted(self, word: str) -> Counter[str]:
-        path = self.folder / "notes.txt"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return Counter(key for noted, key in map(str.split, lines) if noted == word)
+        found = map(str.split, self.read("notes.txt").splitlines())
+        return Counter(key for noted, key in found if noted == word)
 
     def log(self) -> str:
         return "\n".join(path.read_text(errors="replace") for path in self.folder.glob("*log"))
 
 
-class Workers:
-    """A process that is started again when it has ended, whenever this is called."""
-
-    def __init__(self, folder: Path, environ: Mapping[str, str], *command: str) -> None:
-        self._folder = folder
-        self._environ = environ
-        self._command = [sys.executable, "-m", *command]
-        self.process = self._start()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        with (self._folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                self._command, cwd=self._folder, env=self._environ, stdout=log, stderr=log
-            )
-
-    def __call__(self) -> None:
-        if self.process.poll() is not None:
-            self.process = self._start()
-
-
 @contextmanager
-def workers(place: Place, processes: int) -> Iterator[Workers]:
+def workers(place: Place, *processes: str) -> Iterator[KeepUp]:
     """`billhook worker`; who ends is started again: by its parent, or where there is none by us."""
-    command = ("billhook", "worker", "--processes", str(processes), "--grace", "1")
-    with kept_up(place.folder, place.environ, *command) as running:
-        yield running
+    with kept_up(place, "billhook", "worker", "--grace", "1", *processes) as keep_up:
+        yield keep_up
 
 
 @contextmanager
-def kept_up(folder: Path, environ: Mapping[str, str], *command: str) -> Iterator[Workers]:
-    """A process that is started again, until the block ends and it is killed with those below it."""
-    running = Workers(folder, environ, *command)
+def kept_up(place: Place, *command: str) -> Iterator[KeepUp]:
+    """A program that is started again whenever that is called, until the block ends and it is killed."""
+
+    def keep_up() -> None:
+        if not place.started or place.started[-1].poll() is not None:
+            place.start(program=command)
+
+    keep_up()
     try:
-        yield running
+        yield keep_up
     finally:
-        kill(running.process)
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """A process and those below it, all at once."""
-    below = descendants(process.pid) if process.poll() is None else set()
-    process.kill()
-    process.wait()
-    for pid in below:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        place.close()
 
 
 @contextmanager
@@ -136,8 +103,8 @@ def web(place: Place) -> Iterator[KeepUp]:
 
 ENGINES: dict[str, Callable[[Place], AbstractContextManager[KeepUp]]] = {
     "thread": web,
-    "worker": lambda place: workers(place, 1),
-    "processes": lambda place: workers(place, 2),
+    "worker": workers,
+    "processes": lambda place: workers(place, "--processes", "2"),
 }
 
 

@@ -6,27 +6,22 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import socket
 import sqlite3
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from billhook.events import (
-    Event,
-    UnknownEvent,
-)
+from billhook.events import Event, UnknownEvent
 from billhook.signing import StandardWebhooks
-from support.processes import clean_environment, run_command
-from support.timeouts import scaled
+from support.processes import clean_environment, logged, run_command, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEPLOY = EXAMPLES.parent / "deploy"
@@ -87,32 +82,11 @@ def running(name: str, command: str, tmp_path: Path, path: str = STANDALONE) -> 
         command = command.replace("8000", str(port))
     else:
         command = command.replace("gunicorn ", f"gunicorn --bind 127.0.0.1:{port} ")
-    log = tmp_path / "log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            ["sh", "-c", command],
-            cwd=folder,
-            env=environment(),
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    try:
-        eventually(lambda: answers(port) or process.poll() is not None)
-        assert process.poll() is None, f"{command} ended:\n{log.read_text()}"
+    # Not SIGINT: sent to a whole group it can lock up gunicorn 27's threads until graceful_timeout.
+    shell = {"cwd": folder, "env": environment(), "start_new_session": True}
+    with logged(["sh", "-c", command], tmp_path / "log", ready=lambda: answers(port), **shell) as process:
         yield Server(port, folder, path)
-    except AssertionError as error:
-        error.add_note(log.read_text())
-        raise
-    finally:
-        # Not SIGINT: sent to a whole group it can lock up gunicorn 27's threads until graceful_timeout.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(5)
+        os.killpg(process.pid, signal.SIGTERM)
 
 
 def replay(server: Server) -> None:
@@ -126,7 +100,7 @@ def replay(server: Server) -> None:
         if "billhook send" in command:
             assert without_times(output(server, command)) == without_times(expected)
         else:  # looks at what a handler did, which may take a moment
-            eventually(lambda command=command, expected=expected: output(server, command) == expected)
+            until(lambda command=command, expected=expected: output(server, command) == expected, 15)
 
 
 def output(server: Server, command: str) -> str:
@@ -147,15 +121,8 @@ def answers(port: int) -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def eventually(condition: Callable[[], object], seconds: float = 15.0) -> None:
-    """Wait for something that other processes do."""
-    started = time.monotonic()
-    while not condition():
-        waited = time.monotonic() - started
-        assert waited < seconds or waited < scaled(seconds), "it did not happen in time"
-        time.sleep(0.05)
+    """A port below those that the system gives to connections: none takes it meanwhile."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

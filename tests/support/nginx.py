@@ -10,10 +10,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.examples import answers, eventually
+from support.examples import answers
 from support.postgres import unavailable
-from support.processes import run_command
-from support.timeouts import scaled
+from support.processes import logged, run_command
 
 HOST = "hooks.example.com"
 KEY_AND_CERTIFICATE = (
@@ -55,12 +54,5 @@ class Nginx:
     @contextlib.contextmanager
     def running(self, port: int) -> Iterator[None]:
         """Serve until the block ends; `port` is one on which the site listens."""
-        with self._log.open("w") as log:
-            process = subprocess.Popen([self._command[0], *self._command[2:]], stdout=log, stderr=log)
-        try:
-            eventually(lambda: answers(port) or process.poll() is not None)
-            assert process.poll() is None, self._log.read_text()
+        with logged([self._command[0], *self._command[2:]], self._log, ready=lambda: answers(port)):
             yield
-        finally:
-            process.terminate()
-            process.wait(scaled(15))

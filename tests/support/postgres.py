@@ -108,31 +108,24 @@ class OwnServer:
         children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
         return [postmaster, *map(int, children)]
 
-    def freeze(self) -> None:
-        """No process of it runs until `thaw`; the kernel still takes connections for it."""
+    def _signal(self, number: int) -> None:
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):  # one that ended while we asked
-                os.kill(pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let all of them go on."""
-        for pid in self.pids:
-            with contextlib.suppress(ProcessLookupError):  # one that ended while we asked
-                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, number)
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """Frozen as long as the block lasts."""
-        self.freeze()
+        """No process of it runs while the block lasts; the kernel still takes connections for it."""
+        self._signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            self.thaw()
+            self._signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """End it and remove its folder."""
         with contextlib.suppress(Exception):
-            self.thaw()
+            self._signal(signal.SIGCONT)
         with contextlib.suppress(Exception):
             self.control("stop", "-m", "immediate")
         self._server.cleanup()

@@ -15,13 +15,13 @@ from typing import Any
 from support.timeouts import scaled
 
 
-def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 5.0, pause_seconds: float = 0.005) -> Any:
     """Wait for something that another thread or process brings about; returns it."""
     started = time.monotonic()
     while not (found := condition()):
         waited = time.monotonic() - started
         assert waited < seconds or waited < scaled(seconds), f"not within {seconds} s"
-        time.sleep(0.005)
+        time.sleep(pause_seconds)
     return found
 
 
@@ -29,6 +29,13 @@ def run_command(command: Sequence[str | Path], **options: Any) -> subprocess.Com
     """What a command said as text, and its exit code, whichever that is; `options` as for subprocess.run."""
     given = {"timeout": 240, "check": False, **options}
     return subprocess.run(command, capture_output=True, text=True, **given)
+
+
+def output_of(*command: str | Path, **options: Any) -> str:
+    """What a command printed; it has to succeed."""
+    done = run_command(command, **options)
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout[-20_000:]}{done.stderr[-5_000:]}"
+    return done.stdout
 
 
 def clean_environment(**options: str) -> dict[str, str]:
@@ -39,13 +46,30 @@ def clean_environment(**options: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def logged(
-    command: Sequence[str | Path], log: Path, *, stop: int = signal.SIGTERM, grace: float = 30, **options: Any
+    command: Sequence[str | Path],
+    log: Path,
+    *,
+    ready: Callable[[], object] | None = None,
+    seconds: float = 60,
+    stop: int = signal.SIGTERM,
+    grace: float = 30,
+    code: int | None = None,
+    **options: Any,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that writes into `log` until the block ends; it is told to stop, and killed after `grace`."""
-    with log.open("wb") as output:
+    """A command that adds to `log` until the block ends; it is told to stop, and killed after `grace`.
+
+    The block begins when `ready` holds. With a `code` the command has to end in time with it after the block.
+    """
+    with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, **options)
     try:
+        if ready is not None:
+            until(lambda: process.poll() is not None or ready(), seconds)
+            assert process.poll() is None, f"it has ended with {process.returncode}"
         yield process
+        if code is not None:
+            process.send_signal(stop)
+            assert process.wait(scaled(grace)) == code
     except AssertionError as error:
         error.add_note(log.read_text(errors="replace")[-8_000:])
         raise
@@ -56,6 +80,9 @@ def logged(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if options.get("start_new_session"):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:
@@ -131,10 +158,7 @@ def alive(pids: set[int]) -> set[int]:
     """Those that still run; a zombie does not."""
     found = set()
     for pid in pids:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except FileNotFoundError:
-            continue
-        if state != "Z":
-            found.add(pid)
+            found |= {pid} if state != "Z" else set()
     return found

@@ -28,6 +28,8 @@ class Proxy:
         self.altered: tuple[bytes, bytes] | None = None
         self.fatal: bytes | None = None
         """What may not be said: who says it is cut off when the server has answered, or before it heard."""
+        self.marker: tuple[bytes, bytes] | None = None
+        """Once the first is said, the second is fatal."""
         self.heard = True
         """Whether the server hears what is fatal."""
         self.client_is_answered = False
@@ -99,6 +101,8 @@ class Proxy:
                 self._flowing.wait()
                 if self.altered is not None:
                     data = data.replace(*self.altered)
+                if self.marker is not None and self.marker[0] in data:
+                    self.fatal = self.marker[1]
                 if self.fatal is not None and self.fatal in data:
                     doomed.set()
                     if not self.heard:

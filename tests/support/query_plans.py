@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Engine, event
 
@@ -14,34 +15,30 @@ from support.inbox_view import change
 
 
 @contextmanager
+def listening(record: Callable[..., None], target: Any = Engine) -> Iterator[None]:
+    """Have `record` called with each statement before it is executed, while the block lasts."""
+    event.listen(target, "before_cursor_execute", record)
+    try:
+        yield
+    finally:
+        event.remove(target, "before_cursor_execute", record)
+
+
+@contextmanager
 def statements(inbox: Inbox) -> Iterator[list[str]]:
     """What the inbox's connections are asked during the block."""
     found: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        found.append(statement)
-
     with inbox.database.read() as connection:
         engine = connection.engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
+    with listening(lambda _connection, _cursor, statement, *_: found.append(statement), engine):
         yield found
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
 
 
 def query_plans(inbox: Inbox, work: Callable[[], object]) -> list[str]:
     """The plan of each statement on runs, failures or deliveries that `work` executes, as text."""
-    executed = []
-
-    def record(_connection, _cursor, statement, parameters, *_):
-        executed.append((statement, parameters))
-
-    event.listen(Engine, "before_cursor_execute", record)
-    try:
+    executed: list[tuple[str, Any]] = []
+    with listening(lambda _connection, _cursor, *asked: executed.append(asked[:2])):
         work()
-    finally:
-        event.remove(Engine, "before_cursor_execute", record)
     explain = "EXPLAIN" if inbox.database.schema else "EXPLAIN QUERY PLAN"
     plans = []
     with inbox.database.read() as connection:

@@ -6,12 +6,12 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPResponse
+from functools import partial
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +50,14 @@ class Server:
     log: Path
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        return connect(self.port)
 
     def ask(self, *pieces: bytes, half_close: bool = False) -> Reply:
         """One connection, these bytes, one answer."""
-        with self.connect() as connection:
-            for piece in pieces:
-                connection.sendall(piece)
-            if half_close:
-                with contextlib.suppress(OSError):  # the server has answered and closed already
-                    connection.shutdown(socket.SHUT_WR)
-            return read_reply(connection)
+        return ask(self.port, *pieces, half_close=half_close)
+
+    def get(self, path: str) -> Reply:
+        return get(self.port, path)
 
     def post(self, body: bytes = b"{}", headers: Mapping[str, str] | None = None, **more: Any) -> Reply:
         """One whole POST with a length."""
@@ -85,12 +82,40 @@ def assert_unavailable(server: Server, key: str, deadline_seconds: float):
     started = time.monotonic()
     reply = server.post(b"{}", signed(message_id=key))
     seconds = time.monotonic() - started
-    assert reply.status == 503
-    assert reply.json["type"] == "api_error"
+    assert (reply.status, reply.json["type"]) == (503, "api_error")
     assert sorted(reply.json) == ["code", "message", "type"]
     assert 5 <= int(reply.headers["Retry-After"]) <= 60
     assert str(server.inbox) not in reply.body.decode()
     assert seconds < scaled(deadline_seconds + 1)
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def ask(port: int, *pieces: bytes, half_close: bool = False) -> Reply:
+    """One connection to a port, these bytes, one answer."""
+    with connect(port) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+        if half_close:
+            with contextlib.suppress(OSError):  # the server has answered and closed already
+                connection.shutdown(socket.SHUT_WR)
+        return read_reply(connection)
+
+
+def get(port: int, path: str, **headers: str) -> Reply:
+    """The answer to a GET; headers with _ for -."""
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return ask(port, head(named, method="GET", path=path))
+
+
+def is_up(port: int, path: str = "/healthz", status: int | None = None) -> bool:
+    """Whether a GET is answered now, with this status if one is given."""
+    with contextlib.suppress(OSError, HTTPException):
+        found = get(port, path).status
+        return status in (None, found)
+    return False
 
 
 def request(
@@ -153,6 +178,15 @@ def need_event_loop() -> None:
         unavailable("the event loop needs a newer gunicorn: the extra `serve`")
 
 
+def serve_command(door: str, descriptor: int, workers: int, *flags: str) -> list[str]:
+    """The command of a door on a listening socket, without the application; uvicorn has one process."""
+    served_by, _ = DOORS[door]
+    if door == "uvicorn":
+        return [sys.executable, "-m", "uvicorn", *served_by, "--fd", str(descriptor)]
+    listening = ["-b", f"fd://{descriptor}", "-w", str(workers)]
+    return [sys.executable, "-m", "gunicorn", *served_by, *listening, *flags]
+
+
 @contextlib.contextmanager
 def gunicorn(
     folder: Path,
@@ -185,27 +219,12 @@ def gunicorn(
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
         port = listener.getsockname()[1]
-        if door == "uvicorn":
-            command = [sys.executable, "-m", "uvicorn", *served_by, "--fd", str(listener.fileno())]
-        else:
-            command = [sys.executable, "-m", "gunicorn", *served_by, "-w", str(workers)]
-            command += ["-b", f"fd://{listener.fileno()}", *_OWN_SOCKET]
+        command = serve_command(door, listener.fileno(), workers, *_OWN_SOCKET)
         command = [*prefix, *command, *flags, app or standalone]
         environ = clean_environment(**{"PYTHONPATH": path, **settings})
         options = {"env": environ, "cwd": folder, "pass_fds": [listener.fileno()]}
-        with logged(command, log, grace=10, **options) as process:
-            server = Server(port, inbox, process.pid, log)
-            _wait_until_up(server, process, wait_for)
-            yield server
-
-
-def _wait_until_up(server: Server, process: subprocess.Popen[bytes], path: str) -> None:
-    if not path:  # the backlog holds whoever connects before the workers are up
-        return
-    give_up_at = time.monotonic() + scaled(20)
-    while process.poll() is None and time.monotonic() < give_up_at:
-        with contextlib.suppress(OSError):
-            if server.ask(head({}, method="GET", path=path)).status:
-                return
-        time.sleep(0.05)
-    raise AssertionError("gunicorn did not come up:\n" + server.log.read_text())
+        if wait_for:  # else the backlog holds whoever connects before the workers are up
+            options["ready"] = partial(is_up, port, wait_for)
+        log.unlink(missing_ok=True)
+        with logged(command, log, grace=10, seconds=20, **options) as process:
+            yield Server(port, inbox, process.pid, log)

@@ -12,10 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, event
-
 import billhook.inbox
 from billhook.inbox import Inbox
+from support.query_plans import listening
 
 FOLDER = Path(billhook.inbox.__file__).parent
 EXECUTING = {"execute", "exec_driver_sql", "execute_each"}
@@ -52,11 +51,8 @@ def executed_on(inbox: Inbox) -> Iterator[Executed]:
         by, _ = found.statements.setdefault(text, (set(), parameters[0] if many else parameters))
         by.add(first)
 
-    event.listen(Engine, "before_cursor_execute", record)
-    try:
+    with listening(record):
         yield found
-    finally:
-        event.remove(Engine, "before_cursor_execute", record)
 
 
 class _Frame(NamedTuple):

@@ -20,10 +20,14 @@ def supervisor_of(children, messages=None, **more):
     return Supervisor(children=children, **usual | more)
 
 
-def supervise(children, *, signals=(), messages=None, **more):
-    """The exit code, and the seconds it took from the first signal on; signals are (seconds, number)."""
+def supervise(children, *, signals=(), steps=(), messages=None, **more):
+    """The exit code, and the seconds it took from the first signal on; signals are (seconds, number).
+
+    A step is a condition, and what is done once it holds. After the last one the supervisor is asked to end.
+    """
     supervisor = supervisor_of(children, messages, **more)
     timers = [threading.Timer(after, os.kill, (os.getpid(), number)) for after, number in signals]
+    timers += [threading.Thread(target=_drive, args=(steps,))] if steps else []
     before = {number: signal.getsignal(number) for number in HANDLED}
     for timer in timers:
         timer.start()
@@ -39,17 +43,11 @@ def supervise(children, *, signals=(), messages=None, **more):
     return code, seconds
 
 
-def drive(*steps):
-    """A thread that does one step after another once its condition holds; then asks us to end."""
-
-    def run():
-        try:
-            for condition, act in steps:
-                until(condition, 30)
+def _drive(steps):
+    try:
+        for condition, *acts in steps:
+            until(condition, 30)
+            for act in acts:
                 act()
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,37 @@ def unit_settings(unit: Path) -> dict[str, str]:
     return dict(re.findall(r"(?m)^([A-Za-z]+)=(.*)$", unit.read_text(encoding="utf-8")))
 
 
+class NotifySocket:
+    """Hears what is sent to NOTIFY_SOCKET; `environ` names it."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()  # a short path: an address has 107 bytes
+        self.environ = {"NOTIFY_SOCKET": f"{self._folder.name}/notify"}
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket.bind(self.environ["NOTIFY_SOCKET"])
+
+    def told(self, seconds: float | None = None) -> tuple[str, int] | None:
+        """The next message, and who sent it; with `seconds` None if there is none for that long."""
+        self._socket.settimeout(scaled(30) if seconds is None else seconds)
+        try:
+            message, ((_, _, credentials),), _, _ = self._socket.recvmsg(4096, socket.CMSG_SPACE(12))
+        except TimeoutError:
+            if seconds is None:
+                raise
+            return None
+        return message.decode(), struct.unpack("iii", credentials)[0]
+
+    def next(self, seconds: float | None = None) -> str | None:
+        """The next message."""
+        found = self.told(seconds)
+        return None if found is None else found[0]
+
+    def close(self) -> None:
+        self._socket.close()
+        self._folder.cleanup()
+
+
 class Service:
     """The service of a unit: its command, folder and options, in this account and without its confinement.
 
@@ -50,22 +82,15 @@ class Service:
         given = Path(self._settings["EnvironmentFile"]).read_text(encoding="utf-8").splitlines()
         options = dict(shlex.split(line)[0].split("=", 1) for line in given)
         assert self._settings["Type"] == "notify"
-        # A short path: an address has 107 bytes.
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told,
-        ):
-            told.bind(f"{folder}/notify")
-            told.settimeout(scaled(30))
-            with self.log.open("ab") as log:
-                self._process = subprocess.Popen(
-                    [*self._settings["ExecStart"].split(), *self._arguments],
-                    cwd=self._settings["WorkingDirectory"],
-                    env={**self._environment, **options, "NOTIFY_SOCKET": f"{folder}/notify"},
-                    stdout=log, stderr=log,
-                )  # fmt: skip
+        with contextlib.closing(NotifySocket()) as notified, self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._settings["ExecStart"].split(), *self._arguments],
+                cwd=self._settings["WorkingDirectory"],
+                env={**self._environment, **options, **notified.environ},
+                stdout=log, stderr=log,
+            )  # fmt: skip
             try:
-                while b"READY=1" not in told.recv(4096):
+                while "READY=1" not in notified.next():
                     pass
             except TimeoutError as error:
                 error.add_note(self.log.read_text())

@@ -11,11 +11,11 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import Engine, event
 
 from billhook.inbox import Inbox
 from support.inbox_view import place_of, upgraded
 from support.postgres import libpq
+from support.query_plans import listening
 
 
 def new_inbox(url: str) -> str:
@@ -62,11 +62,8 @@ def _repeat_upgrade(url: str) -> None:
             executed.append(written.replace(f"{schema}.", ""))
 
     schema = Inbox(url).database.schema
-    event.listen(Engine, "before_cursor_execute", record)
-    try:
+    with listening(record):
         upgraded(url)
-    finally:
-        event.remove(Engine, "before_cursor_execute", record)
     _migrations.extend(executed)
 
 

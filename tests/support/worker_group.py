@@ -7,25 +7,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from support.inbox_view import incoming, open_inbox, place_of, rows
-from support.processes import children, clean_environment, until
+from support.processes import alive, clean_environment, descendants, until
 from support.signing import SECRET
 
-WORST = """
-import asyncio, os, time
+HANDLERS = """\
+import asyncio, ctypes, os, signal, sys, time
+from pathlib import Path
 from billhook import Handlers
-from billhook.events import PingTest
-
+from billhook.events import InvoiceApproved, PingTest
 handlers = Handlers()
-
+"""
+"""How a module of handlers begins."""
+WORST = """
 def note(word, delivery):
     with open("notes.txt", "a") as output:
         output.write(f"{word} {delivery.key} {delivery.attempt} {os.getpid()}\\n")
-
 @handlers.on(PingTest, name="act")
 def act(event, delivery):
     note("begun", delivery)
@@ -38,35 +40,57 @@ def act(event, delivery):
 """
 
 
-class WorkerGroup:
+class Programs:
+    """Programs in one folder with one log; all that were started are killed at the end."""
+
+    def __init__(self, folder: Path, **options: str) -> None:
+        self.folder = folder
+        self.environ = clean_environment(**options)
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def run(self, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        """Start a program."""
+        with (self.folder / "log").open("ab") as log:
+            options = {"stdout": log, "stderr": log, "env": self.environ, "cwd": self.folder, **options}
+            self.started.append(subprocess.Popen(command, **options))
+        return self.started[-1]
+
+    def start(self, *arguments: str, program: tuple[str, ...] = ("billhook",)) -> subprocess.Popen[bytes]:
+        """Start a command of billhook's, or of another module."""
+        return self.run([sys.executable, "-m", *program, *arguments])
+
+    def read(self, name: str) -> str:
+        """What a file in the folder has."""
+        path = self.folder / name
+        return path.read_text() if path.exists() else ""
+
+    def log(self) -> str:
+        return self.read("log")
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                below = descendants(process.pid)
+                process.kill()
+                process.wait()
+                for pid in alive(below):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+
+class WorkerGroup(Programs):
     """An inbox, and workers on it in a folder of their own."""
 
     def __init__(self, folder: Path, url: str, where: Path | str) -> None:
-        self.folder = folder
+        options = {"INBOX_URL": url, "LEASE_SECONDS": "1", "RETRY_SCHEDULE_SECONDS": "0.2,0.2"}
+        named = {f"BILLHOOK_{name}": text for name, text in {**options, "SECRETS": SECRET}.items()}
+        super().__init__(folder, **named, **{f"FLASK_{name}": text for name, text in named.items()})
         self.where = where
         self.inbox = open_inbox(where)
-        self.started: list[subprocess.Popen[bytes]] = []
-        options = {
-            "SECRETS": SECRET,
-            "INBOX_URL": url,
-            "LEASE_SECONDS": "1",
-            "RETRY_SCHEDULE_SECONDS": "0.2,0.2",
-        }
-        self.environ = clean_environment() | {f"BILLHOOK_{name}": text for name, text in options.items()}
-        self.environ |= {f"FLASK_BILLHOOK_{name}": text for name, text in options.items()}
-        (folder / "worst.py").write_text(WORST)
+        (folder / "worst.py").write_text(HANDLERS + WORST)
 
-    def put(self, key: str, event_type: str = "PingTest", body: bytes = b"{}") -> int:
-        return self.inbox.put(incoming(key, event_type=event_type, body=body)).delivery_id
-
-    def start(self, *arguments: str, program: tuple[str, ...] = ("billhook",)) -> subprocess.Popen[bytes]:
-        with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", *program, *arguments],
-                cwd=self.folder, env=self.environ, stdout=log, stderr=log,
-            )  # fmt: skip
-        self.started.append(process)
-        return process
+    def put(self, key: str) -> int:
+        return self.inbox.put(incoming(key)).delivery_id
 
     def work(self, *arguments: str, processes: int = 1, **more) -> subprocess.Popen[bytes]:
         """Workers that are all up."""
@@ -77,13 +101,8 @@ class WorkerGroup:
 
     def notes(self, word: str) -> list[str]:
         """The keys of what was begun, or ended, as often as it was."""
-        path = self.folder / "notes.txt"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [key for noted, key, *_ in map(str.split, lines) if noted == word]
-
-    def log(self) -> str:
-        path = self.folder / "log"
-        return path.read_text() if path.exists() else ""
+        found = map(str.split, self.read("notes.txt").splitlines())
+        return [key for noted, key, *_ in found if noted == word]
 
     def states(self) -> dict[str, str]:
         return dict(rows(self.where, "SELECT key, state FROM delivery"))
@@ -97,12 +116,7 @@ class WorkerGroup:
 def worker_group(folder: Path, url: str) -> Iterator[WorkerGroup]:
     made = WorkerGroup(folder, url, place_of(url))
     yield made
-    for process in made.started:
-        if process.poll() is None:
-            for pid in children(process.pid):
-                os.kill(pid, signal.SIGKILL)
-            process.kill()
-            process.wait()
+    made.close()
     made.inbox.close()
 
 

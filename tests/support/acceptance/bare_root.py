@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from support.postgres import unavailable
-from support.processes import run_command
+from support.processes import output_of, run_command
 
 PACKAGES = ("python3", "python3-venv", "git", "ca-certificates")
 USER = "newcomer"
@@ -87,9 +87,7 @@ class BareRoot:
         shutil.rmtree(self.path)
 
     def _call(self, command: list[str], seconds: float = 600) -> str:
-        done = run_command(command, timeout=seconds, stdin=subprocess.DEVNULL)
-        assert done.returncode == 0, f"{command[-1]}\n{done.stdout[-20_000:]}{done.stderr[-5_000:]}"
-        return done.stdout
+        return output_of(*command, timeout=seconds, stdin=subprocess.DEVNULL)
 
 
 def _mirror() -> list[str]:

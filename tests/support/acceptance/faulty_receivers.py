@@ -56,37 +56,28 @@ def answers_first() -> App:
 
 def never_syncs() -> App:
     """Commits each delivery to a file, with the PRAGMA synchronous that ACCEPTANCE_SYNCHRONOUS says."""
-    connection = _file(os.environ["ACCEPTANCE_SYNCHRONOUS"])
-    lock = threading.Lock()
-
-    def store(key: str, body: bytes) -> bytes:
-        with lock:
-            connection.execute("INSERT INTO delivery VALUES (?, ?)", (key, body))
-        return ACCEPTED
-
-    return _app(store)
+    return _inserting(os.environ["ACCEPTANCE_SYNCHRONOUS"])
 
 
 def ignores_errors() -> App:
     """Answers 200 whether its file could be written or not."""
-    connection = _file("FULL")
-    lock = threading.Lock()
-
-    def store(key: str, body: bytes) -> bytes:
-        with lock, suppress(sqlite3.Error):
-            connection.execute("INSERT INTO delivery VALUES (?, ?)", (key, body))
-        return ACCEPTED
-
-    return _app(store)
+    return _inserting("FULL", sqlite3.Error)
 
 
-def _file(synchronous: str) -> sqlite3.Connection:
+def _inserting(synchronous: str, *ignored: type[Exception]) -> App:
     path = Path(os.environ["BILLHOOK_INBOX_URL"].removeprefix("sqlite:///"))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("CREATE TABLE IF NOT EXISTS delivery (key TEXT UNIQUE, body BLOB)")
     connection.execute(f"PRAGMA synchronous={synchronous}")
-    return connection
+    lock = threading.Lock()
+
+    def store(key: str, body: bytes) -> bytes:
+        with lock, suppress(*ignored):
+            connection.execute("INSERT INTO delivery VALUES (?, ?)", (key, body))
+        return ACCEPTED
+
+    return _app(store)
 
 
 def looks_first() -> App:

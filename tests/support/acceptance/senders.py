@@ -6,26 +6,17 @@ import contextlib
 import hashlib
 import itertools
 import random
-import re
 import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from http.client import HTTPException
 
-from support.server import request
+from support.server import Reply, read_reply, request
 from support.signing import PATH, signed
 
 TYPE = "InvoiceApproved"
-
-
-class Answer(NamedTuple):
-    """What came back: the status, the head as it was, and the body."""
-
-    status: int
-    head: bytes
-    body: bytes
 
 
 class Line:
@@ -40,52 +31,38 @@ class Line:
         self._timeout_seconds = timeout_seconds
         self._socket: socket.socket | None = None
 
-    def post(self, key: str, body: bytes, event_type: str = TYPE, path: str = PATH) -> Answer:
+    def post(self, key: str, body: bytes, event_type: str = TYPE, path: str = PATH) -> Reply:
         """Send one delivery, signed now, and wait for its answer."""
         return self.send(request(body, signed(body, event_type, message_id=key), path=path, close=False))
 
-    def send(self, message: bytes) -> Answer:
+    def send(self, message: bytes) -> Reply:
         """Send one whole request."""
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(("127.0.0.1", self._port), self._timeout_seconds)
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.sendall(message)
-            return self._read(self._socket)
+            reply = read_reply(self._socket)
+        except HTTPException as error:  # the end came within an answer
+            self.close()
+            raise ConnectionResetError from error
         except OSError:
             self.close()
             raise
+        if reply.headers.get("Connection", "").lower() == "close":
+            self.close()
+        return reply
 
     @property
     def own_port(self) -> int | None:
         """This end's port, by which a trace of the server knows the connection; None while closed."""
         return None if self._socket is None else self._socket.getsockname()[1]
 
-    def _read(self, connection: socket.socket) -> Answer:
-        data = b""
-        while b"\r\n\r\n" not in data:
-            data += _some(connection)
-        head, _, body = data.partition(b"\r\n\r\n")
-        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
-        assert length is not None, head
-        while len(body) < int(length[1]):
-            body += _some(connection)
-        if re.search(rb"(?i)\r\nconnection: *close", head):
-            self.close()
-        return Answer(int(head.split(b" ", 2)[1]), head, body)
-
     def close(self) -> None:
         """Close this end; the next `send` opens another."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-def _some(connection: socket.socket) -> bytes:
-    piece = connection.recv(65_536)
-    if not piece:
-        raise ConnectionResetError("closed before the answer")
-    return piece
 
 
 def body_of(number: int, most_bytes: int = 1_200) -> bytes:

@@ -18,7 +18,7 @@ from support.acceptance.gunicorn_settings import HAS_APP
 from support.acceptance.senders import Load, digest
 from support.inbox_view import place_of, rows, value
 from support.processes import until
-from support.server import DOORS, head, read_reply
+from support.server import DOORS, get, head, serve_command
 from support.signing import SECRET
 
 HERE = Path(__file__).parent
@@ -122,16 +122,11 @@ class Stack:
         **environment: str,
     ) -> Process:
         """gunicorn with `workers` processes; `wrap` stands before its command (strace, unshare)."""
-        served_by, standalone = DOORS[door]
-        if (
-            door == "uvicorn"
-        ):  # one process: its supervisor of several has neither gunicorn's signals nor its order
-            command = [sys.executable, "-m", "uvicorn", *served_by, "--fd", str(self._listener.fileno())]
-        else:
-            command = [sys.executable, "-m", "gunicorn", *served_by, "--no-control-socket"]
-            command += ["-w", str(workers), "--threads", str(threads), "--pythonpath", str(HERE)]
-            command += ["-b", f"fd://{self._listener.fileno()}", "-c", str(HERE / "gunicorn_settings.py")]
-        command += [*flags, app or standalone]
+        own = ("--no-control-socket", "--threads", str(threads), "--pythonpath", str(HERE))
+        own += ("-c", str(HERE / "gunicorn_settings.py"))
+        # uvicorn's supervisor of several processes has neither gunicorn's signals nor its order.
+        command = serve_command(door, self._listener.fileno(), workers, *own)
+        command += [*flags, app or DOORS[door][1]]
         web = self._start("web", [*wrap, *command], environment)
         if wait:
             self._wait_for(web, workers if door != "uvicorn" else 0)
@@ -171,9 +166,7 @@ class Stack:
 
     def ask(self, path: str) -> int:
         """The status of a GET."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=UP_SECONDS) as connection:
-            connection.sendall(head({}, method="GET", path=path))
-            return read_reply(connection).status
+        return get(self.port, path).status
 
     def rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         """What a connection that is not billhook's reads in the inbox."""

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from support.processes import run_command
+from support.processes import output_of
 
 FILE = Path(__file__).parents[2] / "contract" / "senders.json"
 HERE = Path(__file__).parent
@@ -113,25 +113,14 @@ def _install_from_pypi(folder: Path, versions: Mapping[str, str]) -> None:
 
 def _install_from_npm(folder: Path, versions: Mapping[str, str]) -> None:
     named = [f"{package}@{version or 'latest'}" for package, version in versions.items()]
-    _run(
-        "npm",
-        "install",
-        "--no-audit",
-        "--no-fund",
-        "--ignore-scripts",
-        "--prefix",
-        folder,
-        *named,
-        cwd=folder,
-    )
+    options = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefix", folder)
+    _run("npm", "install", *options, *named, cwd=folder)
     # A module finds packages beside itself.
     (folder / "play.mjs").write_text((HERE / "play.mjs").read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def _run(*command: str | Path, **options: Any) -> str:
-    done = run_command(command, timeout=INSTALL_SECONDS, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return output_of(*command, timeout=INSTALL_SECONDS, **options)
 
 
 def main(folder: Path, *, newest: bool) -> int:
