@@ -1,22 +1,21 @@
-"""What it costs a delivery that a web process without a worker looks for issues: p99 with and without it.
+"""What it costs a delivery that a web process looks for issues because no worker does: p99 with and without.
 
-    python tests/bench/web_watch.py [--rounds 3] [--seconds 60]
+    python tests/bench/web_watch.py [--rounds 4] [--seconds 40]
 
-`billhook serve` with two web processes and no worker: nobody else looks, so a web process does, once in 45 s.
-wrk loads it with 4 connections, so that neither the disk nor a core is at its limit. Needs `wrk`.
+Two web processes and no worker: one of them looks, once in 45 s. wrk loads them with 4 connections, so that
+neither the disk nor a core is at its limit. Needs `wrk`.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 from pathlib import Path
 
 from load import Requests, gunicorn
+from measuring import inbox_at, options, ratios, save, spread, sqlite
 from receiver import FAST_LOOP
 
-from billhook.inbox import Inbox
 from billhook.inbox.notifications import looked_at
 
 CONNECTIONS = 4
@@ -24,33 +23,30 @@ MOST_A_SECOND = 6_000
 
 
 def main() -> None:
-    """Measure in turn, and print the medians and the ratio within a round."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=60)
-    options = parser.parse_args()
+    """Measure in turn, the other one first in every second round, and print the ratios within a round."""
+    given = options(__doc__, rounds=4, seconds=40)
     rounds = []
-    for number in range(options.rounds):
-        rounds.append({name: measure(name, options.seconds) for name in (("off", "on") if number % 2 else ("on", "off"))})
+    for number in range(given.rounds):
+        order = ("off", "on") if number % 2 else ("on", "off")
+        rounds.append({watch: measure(watch, given.seconds) for watch in order})
         print(f"round {number + 1}: {rounds[-1]}", flush=True)
+    save(given, rounds)
     for key in ("rate", "p50_ms", "p99_ms"):
-        ratios = sorted(one["on"][key] / one["off"][key] for one in rounds)
-        median = statistics.median(ratios)
-        print(f"{key} with looks, of that without: {median:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+        on, off = ([one[watch][key] for one in rounds] for watch in ("on", "off"))
+        middles = f"{statistics.median(on):,.1f} and {statistics.median(off):,.1f}"
+        print(f"{key} with looks and without: {middles}, ratio {spread(ratios(on, off))}")
 
 
 def measure(watch: str, seconds: int) -> dict[str, float]:
     """Load the receiver for some seconds, its watch `on` or `off`."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        inbox = Inbox(f"sqlite:///{folder / 'inbox.db'}")
-        inbox.prepare()
+    with inbox_at(sqlite) as (inbox, url), tempfile.TemporaryDirectory() as name:
         began = looked_at(inbox)
+        folder = Path(name)
         requests = Requests(folder, MOST_A_SECOND * seconds)
-        with gunicorn("durable_asgi", FAST_LOOP, {"BENCH_FOLDER": name, "BENCH_WATCH": watch}) as (url, _):
-            figures = requests.send(url, CONNECTIONS, seconds, skip=0)
+        environment = {"BENCH_FOLDER": name, "BENCH_INBOX_URL": url, "BENCH_WATCH": watch}
+        with gunicorn("durable_asgi", FAST_LOOP, folder, **environment) as (address, _):
+            figures = requests.send(address, CONNECTIONS, seconds, skip=0)
         assert (looked_at(inbox) > began) == (watch == "on")
-        inbox.close()
         return figures
 
 
