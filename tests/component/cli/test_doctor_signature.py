@@ -64,11 +64,6 @@ def asked(doctor):
     [
         (StandardWebhooks(), WHSEC, {"SIGNATURE": "standard-webhooks"}),
         (
-            TimestampedHMAC("Stripe-Signature"),
-            TEXT_SECRET,
-            {"SIGNATURE": "timestamped-hmac", "SIGNATURE_HEADER": "Stripe-Signature"},
-        ),
-        (
             BodyHMAC("X-Sig", "hmac=", replay_protection="dedupe-only"),
             TEXT_SECRET,
             {
