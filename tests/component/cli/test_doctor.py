@@ -157,9 +157,10 @@ def test_a_secret_file_that_others_may_use_or_that_is_missing_is_a_finding(exami
     for mode, code in ((0o644, "secret-file-read"), (0o620, "secret-file-write"), (0o600, None)):
         file.chmod(mode)
 
-        about = {code: one for code, one in examined(**options).items() if key in one["what"]}
+        about = {name: one for name, one in examined(**options).items() if key in one["what"]}
+        about.pop("configuration", None)  # what reads it may refuse it too
 
-        assert list(about) == ([code] if code else [])  # once
+        assert list(about) == ([code] if code else [])
         assert code is None or f"({key})" in about[code]["what"]
         assert code is None or about[code]["remedy"].startswith("chmod 600 ")
     file.unlink()
