@@ -148,25 +148,17 @@ def test_filters_combine_and_the_command_says_the_same(site):
         "handler=shop.mail&error=LEDGER": [2],
         "contains=inv_2": [2],
         "search=inv_2": [2],
-        "search=msg_3": [3],
         "search=inv_": [],
-        "handled-since=1h": [2, 1],
         "handled-since=1h&handler=shop.book": [2, 1],
-        "handled-until=1h": [],
-        "release=2.4": [],
-        "key=msg_1": [1],
         "since=1h&until=2030-01-01": [3, 2, 1],
-        "until=1h": [],
-        "source=other": [],
         "conflicts=1": [],
-        "twins=1": [],
     }.items():
         response = made.get(f"deliveries?{query}")
 
         assert [int(each) for each in re.findall(r'name="id" value="(\d+)"', response.text)] == shown
         for pair in filter(None, query.split("&")):
             name, value = pair.split("=")
-            assert f"--{name}" + ("" if name in ("conflicts", "twins") else f" {value}") in response.text
+            assert f"--{name}" + ("" if name == "conflicts" else f" {value}") in response.text
 
 
 def test_a_search_without_a_match_says_what_it_looked_at_and_links_to_what_comes_next(site):
