@@ -11,6 +11,7 @@ import hashlib
 import hmac
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -71,18 +72,16 @@ class InboxCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read the inbox."""
-        up = GaugeMetricFamily("billhook_inbox_up", "Whether the inbox can be read.")
+        up = "billhook_inbox_up", "Whether the inbox can be read."
         try:
             now = (self._clock or self._inbox().database.clock).now()
             state, totals = read_state(self._inbox(), now), read_totals(self._inbox())
             issues = count_issues(self._inbox())
             judgement = judge(Facts(self._inbox(), now, self._engine))
         except (InboxUnavailable, SchemaMismatch):
-            up.add_metric((), 0)
-            yield up
+            yield _gauge(*up, {(): 0})
             return
-        up.add_metric((), 1)
-        yield up
+        yield _gauge(*up, {(): 1})
         yield from _deliveries(totals)
         yield from _attempts(totals)
         yield from _state(state)
@@ -112,13 +111,22 @@ class InboxCollector(Collector):
         yield _gauge("billhook_workers", text, engines, "engine")
 
 
-def _family(
-    metric: CounterMetricFamily | GaugeMetricFamily, samples: Mapping[tuple[str, ...], float]
+def _metric(
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    name: str,
+    text: str,
+    samples: Mapping[tuple[str, ...], float],
+    *labels: str,
 ) -> Metric:
-    """Return the metric with these samples, by the values of its labels."""
-    for labels, number in sorted(samples.items()):
-        metric.add_metric(labels, number)
+    """Return a metric with these samples, by the values of its labels."""
+    metric = kind(name, text, labels=labels)
+    for values, number in sorted(samples.items()):
+        metric.add_metric(values, number)
     return metric
+
+
+_counter = partial(_metric, CounterMetricFamily)
+_gauge = partial(_metric, GaugeMetricFamily)
 
 
 def _deliveries(totals: Counts) -> Iterator[Metric]:
@@ -131,16 +139,14 @@ def _deliveries(totals: Counts) -> Iterator[Metric]:
             refused[key.source, key.cause] += total.number
         elif key.what not in _ATTEMPTS:
             stored[key.source, _label(key.event_type), key.what] += total.number
-    yield _family(
-        CounterMetricFamily(
-            "billhook_deliveries",
-            "Deliveries by what became of them when they came; quarantined ones are among the accepted.",
-            labels=("source", "type", "result"),
-        ),
+    yield _counter(
+        "billhook_deliveries",
+        "Deliveries by what became of them when they came; quarantined ones are among the accepted.",
         stored,
+        *("source", "type", "result"),
     )
-    name, text = "billhook_deliveries_refused", "Deliveries that were refused, by cause."
-    yield _family(CounterMetricFamily(name, text, labels=("source", "cause")), refused)
+    text = "Deliveries that were refused, by cause."
+    yield _counter("billhook_deliveries_refused", text, refused, "source", "cause")
 
 
 def _causes(*errors: type[RequestError | SignatureError | InboxUnavailable]) -> set[str]:
@@ -171,14 +177,8 @@ def _attempts(totals: Counts) -> Iterator[Metric]:
                     seconds += total.seconds
         if any(buckets):
             durations.add_metric((handler,), list(zip(bounds, accumulate(buckets), strict=True)), seconds)
-    yield _family(
-        CounterMetricFamily(
-            "billhook_attempts",
-            "Attempts of handlers by result; failed ones are tried again, dead ones are not.",
-            labels=("handler", "result"),
-        ),
-        numbers,
-    )
+    text = "Attempts of handlers by result; failed ones are tried again, dead ones are not."
+    yield _counter("billhook_attempts", text, numbers, "handler", "result")
     yield durations
 
 
@@ -207,10 +207,6 @@ def _state(state: InboxState) -> Iterator[Metric]:
         {(handler.name,): handler.since.timestamp() for handler in state.paused},
         "handler",
     )
-
-
-def _gauge(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
-    return _family(GaugeMetricFamily(name, text, labels=labels), samples)
 
 
 def _label(event_type: str) -> str:

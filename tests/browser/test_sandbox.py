@@ -235,7 +235,9 @@ def test_faults_of_a_page_would_be_noticed(browser: Any) -> None:
         wide, faults = visit.overflow(), visit.serious_violations()
         missed = set(visit.actions()) - set(visit.tabbed())
         visit.page.evaluate("fetch('http://127.0.0.1:9/', {mode: 'no-cors'}).catch(() => null)")
+        visit.page.evaluate("alert('asked')")
 
+    assert "dialog: asked" in visit.complaints
     assert wide > 0
     assert any(one.startswith("label: ") for one in faults)
     assert missed == {"a  /b b"}

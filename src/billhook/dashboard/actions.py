@@ -22,5 +22,4 @@ def show_actions(context: DashboardContext) -> Response:
         issues=issues_acted_on(context.inbox, shown),
         first=url_for(".actions") if before is not None else None,
         next=url_for(".actions", before=shown[-1].id) if len(found) > PAGE else None,
-        command=f"{context.command} actions",
     )

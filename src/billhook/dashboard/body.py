@@ -76,16 +76,18 @@ def _leaves(
     The remark is that of the value, or of the nearest object or list around it. It is passed down: names may
     be as long as a body, so looking up every part of each path would take minutes.
     """
-    remark = remarks.get(plain) or remarks.get(plain.removesuffix("[]")) or remark
-    if isinstance(value, dict) and value:
-        for name, inner in value.items():
-            dot = "." if path else ""
-            yield from _leaves(inner, f"{path}{dot}{name}", f"{plain}{dot}{name}", remark, remarks)
-    elif isinstance(value, list) and value:
-        for index, inner in enumerate(value):
-            yield from _leaves(inner, f"{path}[{index}]", f"{plain}[]", remark, remarks)
-    else:
+    if not isinstance(value, dict | list) or not value:
         yield path, plain, remark, value
+        return
+    dot = "." if path else ""
+    parts = (
+        ((f"{dot}{name}", f"{dot}{name}", part) for name, part in value.items())
+        if isinstance(value, dict)
+        else ((f"[{index}]", "[]", part) for index, part in enumerate(value))
+    )
+    for own, own_plain, part in parts:
+        named = f"{plain}{own_plain}"
+        yield from _leaves(part, f"{path}{own}", named, remarks.get(named) or remark, remarks)
 
 
 def _count_leaves(data: dict[str, Any]) -> int:

@@ -7,24 +7,24 @@ that the inbox keeps, and the range of time that charts cover.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flask import Response, abort, current_app, g, request
 
 from billhook.extension import get_state
+from billhook.inbox.actions import ActionRecorder, recorded
 from billhook.inbox.conditions import Severity
-from billhook.inbox.deliveries import ListedDelivery, RunDetails
+from billhook.inbox.deliveries import ListedDelivery, RunDetails, details
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.overview import HandlerBacklog, PeriodFigures, read_periods
 from billhook.inbox.stored_errors import parse_error
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, level
 from billhook.pages.pages import Pages
-from billhook.program import program
 
 if TYPE_CHECKING:
     from billhook.inbox import DeliveryDetails, Inbox
@@ -70,19 +70,13 @@ class DashboardContext:
         return self.state.dispatcher.clock.now()
 
     @property
-    def command(self) -> str:
-        """The beginning of a command line that works on the same inbox."""
-        return program()
-
-    @property
     def visitor(self) -> str:
         """The name of the visitor, as the app knows it."""
         return str(g.billhook_visitor.name)
 
-    @property
-    def reason(self) -> str:
-        """The reason in the form, on one line; empty if there is none."""
-        return " ".join(request.form.get("why", "").replace("\0", "").split())[:_LONGEST_REASON]
+    def reason(self, field: str = "why") -> str:
+        """Return the reason in a field of the form, on one line; empty if there is none."""
+        return " ".join(request.form.get(field, "").replace("\0", "").split())[:_LONGEST_REASON]
 
     def render(self, template: str, **values: Any) -> Response:
         """Return a page made from a template with these values, and with the time as `now`."""
@@ -90,24 +84,18 @@ class DashboardContext:
 
     def delivery(self, delivery_id: int) -> DeliveryDetails:
         """Return a delivery; the page of an unknown one is 404."""
-        from billhook.inbox.deliveries import details
-
         # No database has larger ids.
         found = details(self.inbox, [delivery_id]) if delivery_id < 2**63 else []
         if not found:
             abort(404, f"There is no delivery {delivery_id} in this inbox.")
         return found[0]
 
-    @contextmanager
-    def recorded(self, what: str, which: str) -> Iterator[Callable[[int, Sequence[int]], None]]:
+    def recorded(self, what: str, which: str) -> AbstractContextManager[ActionRecorder]:
         """Record an action of the visitor while the block does it: a row, and a line of the log.
 
-        The block calls the yielded function after each batch, with the number of changes and the ids.
+        The block calls the recorder's `add` after each batch, with the number of changes and the ids.
         """
-        from billhook.inbox.actions import recorded
-
-        with recorded(self.inbox, self.visitor, what, which, self.now) as recorder:
-            yield recorder.add
+        return recorded(self.inbox, self.visitor, what, which, self.now)
 
 
 def tone(state: str) -> str:
@@ -157,11 +145,11 @@ def replay_batches(
     order instead.
     """
     done, now, inbox = ReplayResult(), context.now, context.inbox
-    with context.recorded("replay", which) as record:
+    with context.recorded("replay", which) as recorder:
         for batch in batches:
             due = None if rate is None else partial(_due_at, now, rate, done.runs)
             changed = replay(inbox, batch, now, handler=handler, only_failed=not again, due=due)
-            record(changed.deliveries, batch)
+            recorder.add(changed.deliveries, batch)
             done += changed
             inbox.waker.wake()
     return done
@@ -185,8 +173,6 @@ def describe(done: ReplayResult) -> str:
     return f"Replayed: {', '.join(parts)}."
 
 
-DAY = timedelta(days=1)
-HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 
 
@@ -200,20 +186,16 @@ class Range(NamedTuple):
 
     def read(self, context: DashboardContext, handlers: Collection[str] | None = None) -> list[PeriodFigures]:
         """Return all its periods: with those before the first delivery, no bar is wide in a young inbox."""
-        now = context.now
-        whole = {"second": 0, "microsecond": 0}
-        whole |= {"minute": 0} if self.step >= HOUR else {}
-        whole |= {"hour": 0} if self.step >= DAY else {}
-        until = now.replace(**whole) + self.step  # type: ignore[arg-type]
-        return read_periods(
-            context.inbox, until - self.number * self.step, until, self.step, handlers=handlers
-        )
+        seconds = self.step.total_seconds()
+        until = datetime.fromtimestamp((context.now.timestamp() // seconds + 1) * seconds, UTC)
+        since = until - self.number * self.step
+        return read_periods(context.inbox, since, until, self.step, handlers=handlers)
 
 
 RANGES = {
     "1h": Range("last hour", MINUTE, 60, "%H:%M"),
-    "24h": Range("24 hours", HOUR, 24, "%H:%M"),
-    "30d": Range("30 days", DAY, 30, "%m-%d"),
+    "24h": Range("24 hours", timedelta(hours=1), 24, "%H:%M"),
+    "30d": Range("30 days", timedelta(days=1), 30, "%m-%d"),
 }
 
 

@@ -18,6 +18,7 @@ from billhook.dashboard.context import DashboardContext, last_error, run_state, 
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
+from billhook.program import program
 from billhook.receiver.exemptions import CSRF, exempt
 from billhook.status import through_text, unfinished_text
 
@@ -46,9 +47,7 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/failures", "failures", handlers.show_failures, "GET"),
     ("/failures/<issue_id>", "issue", handlers.show_issue, "GET"),
     ("/failures/<issue_id>/replay", "replay_issue", handlers.replay_issue, "POST"),
-    ("/failures/<issue_id>/ack", "ack_issue", handlers.acknowledge, "POST"),
-    ("/failures/<issue_id>/resolve", "resolve_issue", handlers.resolve, "POST"),
-    ("/failures/<issue_id>/ignore", "ignore_issue", handlers.ignore, "POST"),
+    ("/failures/<issue_id>/<any(ack, resolve, ignore):verb>", "change_issue", handlers.change, "POST"),
     ("/handlers", "handlers", handlers.show_handlers, "GET"),
     ("/handler", "handler", handlers.show_handler, "GET"),
     ("/handlers/pause", "pause", handlers.pause, "POST"),
@@ -98,6 +97,7 @@ class Dashboard:
             functions={
                 "issue_tone": handlers.issue_tone,
                 "last_error": last_error,
+                "program": program,
                 "run_state": run_state,
                 "through_text": through_text,
                 "tone": tone,

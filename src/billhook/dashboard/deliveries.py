@@ -57,26 +57,23 @@ class FilterForm(NamedTuple):
         fixed = {FILTERS[name].option: given[name].isoformat() for name in times}
         return self._replace(fields={**self.fields, **fixed})
 
-    def command(self, program: str, what: str) -> str | None:
-        """Return the command that lists or replays the same deliveries; None if there is none.
+    @property
+    def options(self) -> str:
+        """The options of the commands for deliveries that select the same, with a space before each."""
+        values = {name: "" if name in _FLAGS else f" {_quote(text)}" for name, text in self.fields.items()}
+        return "".join(f" --{name}{value}" for name, value in values.items())
 
-        `replay` does with `--handler` what succeeded too, has no `--twins`, and asks for a filter.
+    @property
+    def replay_commands(self) -> tuple[str | None, str | None]:
+        """The command that replays the same deliveries, and the one that calls a handler again.
+
+        `replay` does with `--handler` what succeeded too, so it is the second then; it has no `--twins`, and
+        asks for a filter.
         """
-        if what == "replay" and (not self.fields or "handler" in self.fields or "twins" in self.fields):
-            return None
-        return self._command(program, what)
-
-    def command_again(self, program: str) -> str | None:
-        """Return the command that has the handler called again, also where it succeeded; None without one."""
-        if "handler" not in self.fields or "twins" in self.fields:
-            return None
-        return self._command(program, "replay") + " --dry-run"
-
-    def _command(self, program: str, what: str) -> str:
-        words = [program, "deliveries", what]
-        for name, value in self.fields.items():
-            words.append(f"--{name}" if name in _FLAGS else f"--{name} {_quote(value)}")
-        return " ".join(words)
+        if not self.fields or "twins" in self.fields:
+            return None, None
+        command = f"deliveries replay{self.options}"
+        return (None, f"{command} --dry-run") if "handler" in self.fields else (command, None)
 
     def within_search_limit(self, inbox: Inbox) -> FilterForm:
         """Return the form with a search for a text bounded to the newest of the selected deliveries."""
@@ -142,7 +139,6 @@ def show_list(context: DashboardContext) -> Response:
         "deliveries.html",
         form=form,
         listed=shown,
-        program=context.command,
         scope=None if form.mistakes else read_scope(inbox, form.filter),
         matching=_number(inbox, form) if more and form.fields else len(shown),
         here=form.fields if previous_id is None else {**form.fields, "before": previous_id},
@@ -151,7 +147,7 @@ def show_list(context: DashboardContext) -> Response:
         next=url_for(".deliveries", **form.fields, before=shown[-1].summary.id)
         if len(found) > PAGE
         else None,
-        command=f"{form.command(context.command, 'list')}{f' --after {previous_id}' if previous_id else ''}",
+        command=f"deliveries list{form.options}{f' --after {previous_id}' if previous_id else ''}",
         filters=FILTERS.values(),
         types=sorted(EVENT_TYPES),
         states=SHOWN_STATES,
@@ -184,13 +180,14 @@ def preview_replay(context: DashboardContext) -> Response:
 def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, grown: bool = False) -> Response:
     form = form.with_absolute_times()  # an age would select other deliveries by the time of the confirmation
     total, would = len(ids), None
-    command: str | None = f"{context.command} deliveries replay {' '.join(map(str, ids))}"
+    command, again = form.replay_commands
     if ids:
+        command, again = f"deliveries replay {' '.join(map(str, ids))}", None
         would = ReplayResult()
         for batch in _batches(ids):
             would += replay(context.inbox, batch, context.now, dry_run=True)
     else:
-        total, command = count(context.inbox, form.filter), form.command(context.command, "replay")
+        total = count(context.inbox, form.filter)
     return context.render(
         "replay.html",
         ids=ids,
@@ -199,7 +196,7 @@ def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, gro
         would=would,
         most=MOST_REPLAYED,
         grown=grown,
-        again=None if ids else form.command_again(context.command),
+        again=again,
         command=command,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Response, abort, current_app, request, url_for
 
+from billhook.clock import format_time
 from billhook.dashboard.body import indented_json, read_body
 from billhook.dashboard.context import DashboardContext, describe, replay_batches, run_state, tone
 from billhook.dashboard.deliveries import parse_filter_form, parse_id
@@ -16,12 +17,10 @@ from billhook.inbox.searches import neighbours, related_deliveries
 from billhook.inbox.shares import known_issues
 from billhook.inbox.stored_errors import parse_error
 from billhook.pages.charts import Lane, Mark, lane_chart
-from billhook.pages.text import format_time
 from billhook.printable import printable
 from billhook.receiver.masking import masked_headers, signature_headers
 
 RAW_CHARACTERS = 40_000
-_LONGEST_REASON = 500
 
 
 def show(context: DashboardContext, delivery_id: int) -> Response:
@@ -50,8 +49,6 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         failed=any(run_state(run) in ("dead", "retrying") for run in found.runs),
         open=found.summary.state not in ("done", "pruned", "erased"),
         unfinished=found.summary.state in ("received", "planned"),
-        command=f"{context.command} deliveries show {delivery_id}",
-        curl=f"{context.command} deliveries forward {delivery_id} --curl --to URL --secret-file FILE",
         editable=text if text.encode() == found.body and len(text) <= RAW_CHARACTERS else None,
         handlers=sorted(name for name, one in named.items() if one.handles(found.summary.source)),
         here=form.fields,
@@ -105,9 +102,9 @@ def resend_one(context: DashboardContext, delivery_id: int) -> Response:
         abort(400, "The body of this delivery is gone.")
     handler, body = request.form.get("handler", ""), request.form.get("body", "").encode()
     try:
-        with context.recorded("resend", f"{delivery_id} edited, handler {printable(handler)}") as record:
+        with context.recorded("resend", f"{delivery_id} edited, handler {printable(handler)}") as recorder:
             new_id = resend(context.inbox, context.state.handlers, found, handler, body, context.now)
-            record(1, [new_id])
+            recorder.add(1, [new_id])
     except PayloadError as error:
         wrong = f" ({describe_details(error.details)})" if error.details else ""
         abort(400, f"Nothing was stored: {error}{wrong}.")
@@ -120,12 +117,12 @@ def resend_one(context: DashboardContext, delivery_id: int) -> Response:
 def discard_one(context: DashboardContext, delivery_id: int) -> Response:
     """Discard a delivery for a reason, and return to its page."""
     context.delivery(delivery_id)
-    reason = " ".join(request.form.get("reason", "").split())[:_LONGEST_REASON]
-    if not reason or "\0" in reason:
+    reason = context.reason("reason")
+    if not reason:
         abort(400, "Give a reason: it is stored with the delivery.")
-    with context.recorded("discard", "") as record:
+    with context.recorded("discard", "") as recorder:
         done = discard(context.inbox, [delivery_id], reason, context.now)
-        record(done.deliveries, [delivery_id])
+        recorder.add(done.deliveries, [delivery_id])
     context.inbox.waker.wake()
     if not done.deliveries:
         return _back(context, delivery_id, "Nothing was discarded: it is done.", "warn")
@@ -136,9 +133,9 @@ def erase_one(context: DashboardContext, delivery_id: int) -> Response:
     """Erase the content of a delivery for good, and return to its page."""
     context.delivery(delivery_id)
     give_up = request.form.get("discard") == "1"
-    with context.recorded("erase", "") as record:
+    with context.recorded("erase", "") as recorder:
         done = erase(context.inbox, [delivery_id], context.now, discard_unfinished=give_up)
-        record(done.deliveries, [delivery_id])
+        recorder.add(done.deliveries, [delivery_id])
     if done.unfinished:
         return _back(context, delivery_id, "Not erased: it is not finished. Discard it first.", "warn")
     if not done.deliveries:

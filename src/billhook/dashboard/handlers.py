@@ -7,7 +7,7 @@ issues, and one with what an operator can do about it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 from flask import Response, abort, request, url_for
@@ -46,6 +46,7 @@ from billhook.inbox.overview import HandlerBacklog, HandlerFigures, PeriodFigure
 from billhook.inbox.shares import first_release, newest_errors, read_share
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 from billhook.printable import first_line
+from billhook.program import in_program
 from billhook.runbook import read_runbook
 
 _ISSUE_TONES = {
@@ -70,7 +71,6 @@ def show_failures(context: DashboardContext) -> Response:
         critical=any(issue_tone(one) == "bad" for one in every),
         courses=courses(context, every),
         errors=_errors(context, every),
-        command=f"{context.command} failures",
     )
 
 
@@ -78,19 +78,18 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
     """Return the page of one issue, with the newest traceback open."""
     one = _find(context, issue_id)
     paused = one.subject in {each.name for each in context.inbox.paused_handlers()}
-    newest = newest_traceback(context.inbox, one.id)
+    title, text = read_runbook()[condition_of(one.kind).runbook]
     return context.render(
         "issue.html",
         issue=one,
         chart=_by_hour(context, one) if one.kind is IssueKind.FAILURE else None,
-        newest=newest,
+        newest=newest_traceback(context.inbox, one.id),
         error=_errors(context, [one]).get(one.id),
         share=read_share(context.inbox, one),
         since_release=first_release(context.inbox, one.id),
         steps=list(_steps(one, paused=paused)),
         has_handler=one.handler is not None,
-        command=f"{context.command} failures show {one.id}",
-        runbook=read_runbook()[condition_of(one.kind).runbook],
+        runbook=(title, in_program(text)),
     )
 
 
@@ -115,30 +114,22 @@ def _steps(one: Issue, *, paused: bool) -> Iterator[str]:
     yield "ignore"
 
 
-def acknowledge(context: DashboardContext, issue_id: str) -> Response:
-    """Acknowledge an issue, and return to its page."""
-    return _change(context, issue_id, "ack", IssueState.ACKNOWLEDGED)
+_STATES = {
+    "ack": IssueState.ACKNOWLEDGED,
+    "resolve": IssueState.RESOLVED,
+    "ignore": IssueState.IGNORED,
+}
 
 
-def resolve(context: DashboardContext, issue_id: str) -> Response:
-    """Resolve an issue, and return to its page."""
-    return _change(context, issue_id, "resolve", IssueState.RESOLVED)
-
-
-def ignore(context: DashboardContext, issue_id: str) -> Response:
-    """Ignore an issue for a time, and return to its page."""
-    try:
-        until = context.now + parse_duration(request.form.get("duration", "").strip() or "7d")
-    except (ValueError, OverflowError):
-        abort(400, "The time to ignore it is a duration such as 90s, 30m, 2h or 7d.")
-    return _change(context, issue_id, "ignore", IssueState.IGNORED, until)
-
-
-def _change(
-    context: DashboardContext, issue_id: str, verb: str, state: IssueState, until: datetime | None = None
-) -> Response:
-    one = _find(context, issue_id)
-    who, why = context.visitor, context.reason or None
+def change(context: DashboardContext, issue_id: str, verb: str) -> Response:
+    """Acknowledge or resolve an issue, or ignore it for a time, and return to its page."""
+    one, state, until = _find(context, issue_id), _STATES[verb], None
+    if state is IssueState.IGNORED:
+        try:
+            until = context.now + parse_duration(request.form.get("duration", "").strip() or "7d")
+        except (ValueError, OverflowError):
+            abort(400, "The time to ignore it is a duration such as 90s, 30m, 2h or 7d.")
+    who, why = context.visitor, context.reason() or None
     with context.recorded(verb, f"issue {one.id}"):
         change_issue(context.inbox, one.id, state, context.now, who=who, why=why, until=until)
     shown = f"The issue is {state.value}" + (f" until {until:%Y-%m-%d %H:%M} UTC." if until else ".")
@@ -270,7 +261,7 @@ def pause(context: DashboardContext) -> Response:
     """Pause a handler, and return to its page."""
     name = _named(context)
     with context.recorded("pause", name):
-        context.inbox.pause_handler(name, context.reason or None, context.now)
+        context.inbox.pause_handler(name, context.reason() or None, context.now)
     return _back(context, name, f"{name} is paused: its deliveries wait.", "warn")
 
 

@@ -22,5 +22,4 @@ def show_health(context: DashboardContext) -> Response:
         well=well,
         errors=any(one.level == "error" for one in found),
         serious=sum(one.level in ("error", "warning") for one in found),
-        command=f"{context.command} doctor",
     )

@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
 
 class NextStep(NamedTuple):
-    """What to do first about the gravest condition: a page, and the command that does as much."""
+    """What to do first about the gravest condition: a page, and the command of billhook that does as much."""
 
     name: str
     url: str
@@ -93,7 +93,7 @@ def show_overview(context: DashboardContext) -> Response:
         accepted=number_text(accepted, ROWS_READ) if name == "1h" else f"{accepted:,}",
         troubles=[(one.text, _place(one.condition).url) for one in judgement.problems],
         all_well=judgement.all_well,
-        next_step=_next_step(context, judgement.problems),
+        next_step=_next_step(judgement.problems),
         tones={one.condition.name: SEVERITY_TONES[one.condition.severity] for one in judgement.problems},
         worst=SEVERITY_TONES[judgement.worst] if judgement.worst else "good",
         range=name,
@@ -113,12 +113,12 @@ def _place(condition: Condition) -> Place:
     return _PLACES.get(condition.name, other)
 
 
-def _next_step(context: DashboardContext, problems: Sequence[HeldCondition]) -> NextStep | None:
+def _next_step(problems: Sequence[HeldCondition]) -> NextStep | None:
     if not problems:
         return None
     condition, subject, _ = problems[0]
     place = _place(condition)
-    return NextStep(place.name, place.url, f"{context.command} {condition.first_command(subject)}")
+    return NextStep(place.name, place.url, condition.first_command(subject))
 
 
 def _received_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:

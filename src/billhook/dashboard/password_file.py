@@ -27,14 +27,18 @@ logger = logging.getLogger("billhook.dashboard")
 
 OPTION = "BILLHOOK_DASHBOARD"
 FEWEST_CHARACTERS = 12
-"""A process compares MAX_WRONG_TRIES passwords a second: one must be too long to be guessed so."""
+UNGUESSABLE_CHARACTERS = 24
+_FEW_DIFFERENT = 8
+"""A password that is at least so long, of more than a few different characters, cannot be found however many
+are tried: it is always let in, and its user cannot be kept out. The command of the manual makes such ones."""
 WRONG_TRIES = 5
 MAX_WRONG_TRIES = 50
 WRONG_TRIES_SECONDS = 1.0
-"""After WRONG_TRIES wrong passwords in this time, a user of a client is refused without a comparison until it
-is over: of a client, for a stranger must not keep an operator out; a user, for behind a proxy all are one.
+"""After WRONG_TRIES wrong passwords of a client in this time, a user with a shorter password is refused to it
+until it is over; after MAX_WRONG_TRIES to all clients, since an attacker may have many addresses.
 
-The same holds for all clients after MAX_WRONG_TRIES together, since an attacker may have many addresses.
+Each user is counted alone, for behind a proxy all clients are one. Names of no user are not counted: there is
+nothing to be guessed, and a stranger who knows no name keeps no operator out.
 """
 _READ_ONLY = "read-only "
 
@@ -45,6 +49,7 @@ class DashboardUser(NamedTuple):
     name: str
     digest: bytes
     may_act: bool
+    may_be_guessed: bool = True
 
 
 def add_dashboard(app: Flask, path: str) -> None:
@@ -83,7 +88,8 @@ def _parse(path: str, lines: list[str]) -> Iterator[DashboardUser]:
                 f"{OPTION} {path!r}, line {number}: the password of {name} has fewer than "
                 f"{FEWEST_CHARACTERS} characters; make one: head -c 18 /dev/urandom | base64"
             )
-        yield DashboardUser(name, _digest(password), not line.startswith(_READ_ONLY))
+        long = len(password) >= UNGUESSABLE_CHARACTERS and len(set(password)) >= _FEW_DIFFERENT
+        yield DashboardUser(name, _digest(password), not line.startswith(_READ_ONLY), not long)
 
 
 class _SignIn:
@@ -95,21 +101,23 @@ class _SignIn:
         self._users = users
         self._monotonic = monotonic
         self._log = LimitedLog(logger, monotonic=monotonic)
-        self._wrong: deque[tuple[float, tuple[str, bytes]]] = deque(maxlen=MAX_WRONG_TRIES)
-        """When wrong passwords came, from which client, and for which user."""
+        self._wrong = {_digest(user.name): deque[tuple[float, str]](maxlen=MAX_WRONG_TRIES) for user in users}
+        """When wrong passwords of each user came, and from which client."""
 
     def user(self) -> DashboardUser:
         """Return the user of the current request. Raises Unauthorized, so that the browser asks for one."""
         sent = request.authorization
         if sent is not None and sent.type == "basic":
-            now = self._monotonic()
-            client = (_client(request.remote_addr or ""), _digest(sent.username or ""))
-            recent = [each for at, each in tuple(self._wrong) if now - at < WRONG_TRIES_SECONDS]
+            found = self._find(sent.username or "", sent.password or "")
+            if found is not None and not found.may_be_guessed:
+                return found
+            now, client = self._monotonic(), _client(request.remote_addr or "")
+            wrong = self._wrong.get(_digest(sent.username or ""), deque())
+            recent = [each for at, each in tuple(wrong) if now - at < WRONG_TRIES_SECONDS]
             if recent.count(client) < WRONG_TRIES and len(recent) < MAX_WRONG_TRIES:
-                found = self._find(sent.username or "", sent.password or "")
                 if found is not None:
                     return found
-                self._wrong.append((now, client))
+                wrong.append((now, client))
             text = "sign-in to the dashboard refused: no such user and password"
             self._log.log("sign-in", logging.WARNING, text, source="dashboard", cause="sign-in")
         challenge = WWWAuthenticate("basic", {"realm": "billhook dashboard", "charset": "UTF-8"})

@@ -18,5 +18,4 @@ def show_workers(context: DashboardContext) -> Response:
         workers=[one for one in found if one.ended_at is None],
         ended=[one for one in found if one.ended_at is not None],
         tones=_TONES,
-        command=f"{context.command} workers",
     )

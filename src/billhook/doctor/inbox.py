@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from billhook.clock import format_duration, format_time
+from billhook.clock import format_time
 from billhook.doctor.finding import Finding, Level
-from billhook.inbox.condition_checks import Facts, worker_missing_since
+from billhook.inbox.condition_checks import Facts, find_no_worker
 from billhook.inbox.conditions import CONDITIONS, LIMITS, HeldCondition, Severity
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import inbox_facts
@@ -25,17 +25,8 @@ if TYPE_CHECKING:
     from billhook.inbox import Inbox
 
 _NETWORK = (
-    "nfs",
-    "cifs",
-    "smb",
-    "afs",
-    "9p",
-    "ceph",
-    "gluster",
-    "lustre",
-    "fuse.sshfs",
-    "fuse.s3fs",
-    "davfs",
+    *("nfs", "cifs", "smb", "afs", "9p", "ceph", "gluster", "lustre"),
+    *("fuse.sshfs", "fuse.s3fs", "davfs"),
 )
 _MEMORY = ("tmpfs", "ramfs")
 _FIXED_VERSION = (3, 51, 3)
@@ -87,11 +78,11 @@ def sqlite_findings(facts: SqliteFacts, platform: str = sys.platform) -> Iterato
             "on Linux with x86-64: `pip install --upgrade pysqlite3`; elsewhere upgrade SQLite, or leave the "
             "file to billhook, and back it up with `billhook db backup`",
         )  # fmt: skip
-    for level, may in (("error", "write"), ("warning", "read")):
+    for may in ("write", "read"):
         files = [name for name, access in facts.lax_files.items() if access == may]
         if files:
             yield Finding(
-                "error" if level == "error" else "warning", f"inbox-mode-{may}",
+                "error" if may == "write" else "warning", f"inbox-mode-{may}",
                 f"other users may {may} {', '.join(files)}",
                 "the inbox holds customers' data, and what handlers will be given",
                 f"chmod 600 {shlex.join(files)}",
@@ -231,9 +222,6 @@ _WORDS = {
         "look in the log for `has crashed`, where the whole error is, and correct what it names; if that "
         "is billhook's, report it",
     ),
-    "notify-file": _Words(
-        "it holds passwords of mail and chat", "chmod 600 the file", "notify-file-mode",
-    ),
     "disk": _Words(
         "on a full disk every delivery is answered 503, and the service gives up at some time",
         "free some space, or keep less: lower BILLHOOK_RETENTION_DAYS, or prune deliveries", "free-space",
@@ -254,10 +242,10 @@ _WORDS = {
     ),
 }  # fmt: skip
 _WORDS["disk-full"] = _WORDS["disk"]
-_OTHER_CHECKS = ("no-worker", "paused", "row-security")
+_OTHER_CHECKS = ("no-worker", "notify-file", "paused", "row-security")
 """The conditions of which another check has more to say."""
 _COUNTED = ("dead", "quarantined", "waiting", "failing", "unknown-type")
-"""The conditions of deliveries and handlers, not of the set-up: `billhook status` shows them."""
+"""The conditions of deliveries and handlers, not of the set-up: `billhook status` has more to say of them."""
 _REFUSALS = ("clock-refusals", "refused-all", "refused-since")
 """Notes, for a stranger could cause them; this command warns of them, as it is asked what is wrong."""
 
@@ -275,6 +263,13 @@ def about_conditions(setup: Setup) -> Iterator[Finding]:
             yield _finding(setup, held, _LEVELS[held.condition.severity])
     for name, why in setup.judgement.unjudged.items():
         yield Finding("warning", "not-judged", f"the condition {name} could not be judged", why)
+    counted = [one.text for one in setup.judgement.problems if one.condition.name in _COUNTED]
+    if counted:
+        yield Finding(
+            "note", "see-status", f"deliveries need attention: {', '.join(counted)}",
+            "this examines the set-up, and not what became of each delivery",
+            "`billhook status` lists what needs attention, `billhook failures` each bug",
+        )  # fmt: skip
 
 
 def about_refusals(setup: Setup) -> Iterator[Finding]:
@@ -321,16 +316,12 @@ def about_worker(setup: Setup) -> Iterator[Finding]:
 
 def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> Finding | None:
     """Return the finding that no worker seems to serve the inbox; None if one does."""
-    missing, seen_at = worker_missing_since(Facts(inbox, now, engine))
-    if not missing:
-        return None
-    what, why = "No worker is running", "deliveries are stored, and no handler is called"
-    if seen_at is not None:
-        age = format_duration((now - seen_at).total_seconds())
-        number, unit = age.split(" ")[:2]  # one unit is enough here
-        what = f"No worker has been seen for {number} {unit}"
-        why = f"the last was seen at {format_time(seen_at)} UTC; {why}"
-    return Finding("warning", "no-worker", what, why, _how_to_start(engine, own_app=own_app))
+    for _, text in find_no_worker(Facts(inbox, now, engine)):
+        why, seen_at = "deliveries are stored, and no handler is called", inbox.worker_seen_at()
+        if seen_at is not None:
+            why = f"the last was seen at {format_time(seen_at)} UTC; {why}"
+        return Finding("warning", "no-worker", text.capitalize(), why, _how_to_start(engine, own_app=own_app))
+    return None
 
 
 def _how_to_start(engine: str, *, own_app: bool) -> str:

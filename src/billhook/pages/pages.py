@@ -9,7 +9,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,11 +89,12 @@ _FILTERS = {
     "ago": clock.format_ago,
     "bytes": text.format_bytes,
     "duration": clock.format_duration,
-    "json_html": text.highlight_json,
+    "json_html": partial(text.highlight, language="json"),
+    "markdown": text.render_markdown,
     "number": text.format_number,
     "shown": text.show_invisible,
     "time": text.time_element,
-    "traceback_html": text.highlight_traceback,
+    "traceback_html": partial(text.highlight, language="traceback"),
     "with_code": text.show_code,
 }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from billhook.clock import format_ago
+from billhook.clock import format_ago, format_time
 from billhook.printable import printable
 
 if TYPE_CHECKING:
@@ -64,21 +64,25 @@ def show_code(text: object) -> Markup:
     )
 
 
+def render_markdown(text: str) -> Markup:
+    """Return Markdown as HTML. What it has of HTML is text, and so are links to what may run a script."""
+    from markdown_it import MarkdownIt  # late, as Pygments below
+
+    rendered = MarkdownIt("commonmark", {"html": False}).render(printable(text, keep=_KEPT))
+    return Markup(rendered)  # noqa: S704 - it has no HTML but its own
+
+
 def _is_visible(character: str) -> bool:
     return character in _KEPT or printable(character) == character
-
-
-def format_time(moment: datetime | None) -> str:
-    """Return a time in UTC as `2026-11-23 03:40:12`; empty for None."""
-    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def time_element(moment: datetime | None) -> Markup:
     """Return a time in UTC as a <time> element; empty for None."""
     if moment is None:
         return Markup("")
-    exact = moment.astimezone(UTC).isoformat(timespec="milliseconds")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, format_time(moment))
+    at = moment.astimezone(UTC)
+    exact = at.isoformat(timespec="milliseconds")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, format_time(at))
 
 
 def age_element(moment: datetime, now: datetime) -> Markup:
@@ -104,24 +108,17 @@ def format_bytes(number: int) -> str:
     return "1 byte" if number == 1 else f"{number} bytes"
 
 
-def highlight_json(text: str) -> Markup:
-    """Return JSON, or what was meant to be, as HTML for a <pre>."""
-    return _highlight(text, "json")
+def highlight(text: str, language: str) -> Markup:
+    """Return JSON (or what was meant to be) or a Python traceback as HTML for a <pre>.
 
-
-def highlight_traceback(text: str) -> Markup:
-    """Return a Python traceback as HTML for a <pre>."""
-    return _highlight(text, "traceback")
-
-
-def _highlight(text: str, language: str) -> Markup:
+    `language` is `json` or `traceback`.
+    """
     shown = printable(text, keep="\n\t")
     if len(shown) > HIGHLIGHTED_CHARACTERS:
         return escape(shown)
-    from pygments import highlight  # late: an app whose pages are not looked at needs none of it
+    import pygments  # late: an app whose pages are not looked at needs none of it
 
-    lexer, formatter = _tools(language)
-    return Markup(highlight(shown, lexer, formatter))  # noqa: S704 - Pygments escapes what it is given
+    return Markup(pygments.highlight(shown, *_tools(language)))  # noqa: S704 - Pygments escapes it
 
 
 @cache

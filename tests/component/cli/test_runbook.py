@@ -39,6 +39,7 @@ def first_command(section):
 def test_each_section_has_a_first_command_and_what_never_to_do(section):
     assert first_command(section)
     assert SECTIONS[section].count("**Never**") == 1
+    assert "](#" not in SECTIONS[section]  # it is shown alone: another section is named by its command
 
 
 def test_each_alert_and_each_kind_of_issue_has_its_section():

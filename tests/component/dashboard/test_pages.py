@@ -29,29 +29,74 @@ def addresses(response, pattern: str) -> list[str]:
     return re.findall(rf'href="([^"]*{pattern}[^"]*)"', response.text)
 
 
-# --- deliveries -----------------------------------------------------------------------------------
+# --- all pages ------------------------------------------------------------------------------------
 
 
-def test_the_list_shows_state_handlers_and_error(site):
+BOOK, MAIL = "shop.book: retrying", "shop.mail: succeeded"
+RUNBOOK = '<pre><code class="language-console">flask --app shop billhook failures\n</code></pre>'
+SHOWN = [
+    ("deliveries", [
+        "InvoiceApproved inv_1 done",
+        r"inv_1 retrying shop.book retrying, (?:next in [\d.]+ s|due now) KeyError: 'no ledger\\nsecond ",
+    ], [
+        f'class="mark warn" role="img" aria-label="{BOOK}" title="{BOOK}"',
+        f'class="mark good" role="img" aria-label="{MAIL}" title="{MAIL}"',
+    ]),
+    ("deliveries/1", [], [
+        "<title>Delivery 1: inv_1",
+        "flask --app shop billhook deliveries forward 1 --curl --to URL --secret-file FILE<",
+    ]),
+    ("deliveries/2", [r"raise type\(broken\[0\]\)", "the same order"], [
+        'aria-label="shop.book: attempt 1 failed at ', "next attempt at ", 'class="hl-',
+        "/billhook/deliveries/1",
+    ]),
+    ("deliveries/5", [r"Quarantined: the body is not UTF-8 \(byte 0\)", r"\\xff"], []),
+    ("deliveries/7", ["It conflicts with delivery", "the same key"], []),
+    ("failures", [
+        "4 issues are not resolved",
+        # A title is the same for every customer; who reads the page sees the newest error in full too.
+        r"KeyError: … KeyError: 'b' .*in book shop\.book open 2 Failed attempts by hour: (?:0, )+2[ ,]",
+        r"2(?:, 0)? (?:\d+ s ago|just now) [\d:]+ 2 deliveries ",
+        r"RuntimeError: c .*in book shop\.book open 1 ",
+    ], ['<svg class="spark"']),
+    ("failures/{issue}", [
+        "Of delivery 3 .", "failed attempts 2", "newest error KeyError: 'b'", r"raise type\(broken\[0\]\)",
+        "Runbook: Runs are dead",
+    ], [
+        "Failed attempts by hour: failed 2", RUNBOOK,
+        "<strong>Never</strong> replay with <code>--all-handlers</code>",
+    ]),
+    ("handlers", [
+        r"shop\.mail paused (?:\d+ s ago|just now): the ledger is closed", "without a handler .*PingTest",
+    ], []),
+]  # fmt: skip
+"""Of each page what its text has, as patterns, and what its HTML has."""
+
+
+def test_each_page_shows_what_happened(site):
     made = site()
     made.deliver()
-    made.broken.append(KeyError("no ledger\nsecond line"))
-    made.deliver()
+    for error in (KeyError("no ledger\nsecond line"), KeyError("b"), RuntimeError("c\nmore")):
+        made.broken[:] = [error]
+        made.deliver()
+    made.broken.clear()
+    made.deliver(b'\xff{"a": 1, <script>')
+    made.deliver(APPROVED.replace(b"09:30", b"09:31"), message_id="one")
+    made.deliver(APPROVED, message_id="one")
+    (issue,) = [one.id for one in made.issues() if "KeyError" in one.title]
+    made.inbox.pause_handler("shop.mail", "the ledger is closed", datetime.now(UTC))
 
-    text = " ".join(made.text("deliveries").split())
+    for path, patterns, parts in SHOWN:
+        page, text = made.get(path.format(issue=issue)).text, made.text(path.format(issue=issue))
 
-    assert "InvoiceApproved inv_1 done" in text
-    assert re.search(r"InvoiceApproved inv_1 retrying shop.book retrying, (?:next in [\d.]+ s|due now)", text)
-    assert "KeyError: 'no ledger\\nsecond line'" in text
-    marks = re.findall(
-        r'class="mark (\w+)" role="img" aria-label="([^"]+)" title="\2"', made.get("deliveries").text
-    )
-    assert marks == [
-        ("warn", "shop.book: retrying"),
-        ("good", "shop.mail: succeeded"),
-        ("good", "shop.book: succeeded"),
-        ("good", "shop.mail: succeeded"),
-    ]
+        for pattern in patterns:
+            assert re.search(pattern, " ".join(text.split())), (path, pattern)
+        assert [part for part in parts if part not in page] == [], path
+        assert "billhook/handlers/handler.py" not in page
+    assert made.get("failures/nothing").status_code == 404
+
+
+# --- deliveries -----------------------------------------------------------------------------------
 
 
 def test_what_no_worker_has_read_is_not_taken_for_what_no_handler_has(site):
@@ -88,17 +133,6 @@ def test_a_type_is_shown_as_unread_in_quotes_or_as_none(site):
     assert re.findall(r'name="id" value="(\d+)"', filtered) == ["1"]
 
 
-def test_a_delivery_says_what_it_is_about_and_offers_it_as_curl_without_a_secret(site):
-    made = site()
-    made.deliver()
-
-    shown = made.get("deliveries/1").text
-
-    assert "<title>Delivery 1: inv_1" in shown
-    assert "flask --app shop billhook deliveries forward 1 --curl --to URL --secret-file FILE<" in shown
-    assert SECRET not in shown
-
-
 def test_filters_combine_and_the_command_says_the_same(site):
     made = site()
     made.deliver(message_id="msg_1")
@@ -114,25 +148,17 @@ def test_filters_combine_and_the_command_says_the_same(site):
         "handler=shop.mail&error=LEDGER": [2],
         "contains=inv_2": [2],
         "search=inv_2": [2],
-        "search=msg_3": [3],
         "search=inv_": [],
-        "handled-since=1h": [2, 1],
         "handled-since=1h&handler=shop.book": [2, 1],
-        "handled-until=1h": [],
-        "release=2.4": [],
-        "key=msg_1": [1],
         "since=1h&until=2030-01-01": [3, 2, 1],
-        "until=1h": [],
-        "source=other": [],
         "conflicts=1": [],
-        "twins=1": [],
     }.items():
         response = made.get(f"deliveries?{query}")
 
         assert [int(each) for each in re.findall(r'name="id" value="(\d+)"', response.text)] == shown
         for pair in filter(None, query.split("&")):
             name, value = pair.split("=")
-            assert f"--{name}" + ("" if name in ("conflicts", "twins") else f" {value}") in response.text
+            assert f"--{name}" + ("" if name == "conflicts" else f" {value}") in response.text
 
 
 def test_a_search_without_a_match_says_what_it_looked_at_and_links_to_what_comes_next(site):
@@ -157,18 +183,24 @@ def test_a_filter_that_cannot_be_read_is_told_and_selects_nothing(site):
     made = site()
     made.deliver()
 
-    for query in ("since=yesterday", "state=broken", "error=" + "x" * 300, "key=%00"):
-        response = made.get(f"deliveries?{query}")
-        assert response.status_code == 200
-        assert f'<p class="notice bad">{query.partition("=")[0]}: ' in response.text
-        assert 'name="id"' not in response.text
+    response = made.get("deliveries?since=yesterday")
+
+    assert response.status_code == 200
+    assert '<p class="notice bad">since: ' in response.text
+    assert 'name="id"' not in response.text
 
 
-def test_an_id_that_is_none_is_a_bad_request(site):
+def test_an_id_that_is_none_is_a_bad_request_and_one_that_is_unknown_is_not_found(site):
     made = site()
-    answers = [made.get(f"deliveries?before={before}") for before in ("x", "-1", "0", "9" * 30, "²")]
-
-    assert [answer.status_code for answer in answers] == [400] * 5
+    for before in ("x", "-1", "0", "9" * 30, "²"):
+        assert made.get(f"deliveries?before={before}").status_code == 400
+    for delivery_id in (7, 2**63 - 1, 2**63, 10**30):
+        path = f"deliveries/{delivery_id}"
+        for answer in (made.get(path), made.get(f"{path}/body"), made.post(f"{path}/replay")):
+            assert (answer.status_code, f"There is no delivery {delivery_id} in" in answer.text) == (
+                404,
+                True,
+            )
 
 
 def test_the_list_goes_on_on_the_next_page_with_the_same_filters(site):
@@ -243,7 +275,8 @@ def test_a_delivery_leads_to_the_previous_and_the_next_of_its_list_and_back(site
 def test_a_body_is_read_with_meanings_and_marks_what_no_model_lists(site):
     made = site()
     body = json.loads(sample(ContractCreated).to_json())
-    body["novelty"], body["customer"]["tier"] = {"a": [1.50, True]}, "gold"
+    body["novelty"], body["customer"]["tier"] = {"a": [1.50, {"deep": True}]}, "gold"
+    body[""] = 2
     number = made.deliver(json.dumps(body).replace("1.5,", "1.50,").encode(), "ContractCreated")
 
     rows = re.findall(
@@ -256,7 +289,8 @@ def test_a_body_is_read_with_meanings_and_marks_what_no_model_lists(site):
     assert found["contractId con_2001 Id of the contract."] is False
     assert found["customer.integrationEntities[0].syncStatus Synced Synchronization status."] is False
     assert found["novelty.a[0] 1.50 field not listed"] is True
-    assert found["novelty.a[1] true field not listed"] is True
+    assert found["novelty.a[1].deep true field not listed"] is True
+    assert found["2 field not listed"] is True
     assert found["customer.tier gold field not listed"] is True
 
 
@@ -277,95 +311,7 @@ def test_the_text_of_a_body_keeps_every_digit_and_the_file_every_byte(site):
     assert file.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_a_body_that_cannot_be_read_is_shown_as_text_with_the_reason(site):
-    made = site()
-    number = made.deliver(b'\xff{"a": 1, <script>')
-
-    text = made.text(f"deliveries/{number}")
-
-    assert "Quarantined: the body is not UTF-8 (byte 0)" in " ".join(text.split())
-    assert "\\xff" in text
-
-
-def test_attempts_errors_and_related_deliveries_are_shown(site):
-    made = site()
-    made.broken.append(RuntimeError("no ledger"))
-    made.deliver()
-    number = made.deliver()
-    made.deliver(APPROVED.replace(b"09:30", b"09:31"), message_id="one")
-    contradicting = made.deliver(APPROVED, message_id="one")
-
-    response = made.get(f"deliveries/{number}")
-    assert re.search(r'class="n age"><span>[\d.]+ ms', response.text)
-    conflict = made.text(f"deliveries/{contradicting}")
-
-    assert 'aria-label="shop.book: attempt 1 failed at ' in response.text
-    assert "next attempt at " in response.text
-    assert 'class="hl-' in response.text
-    assert "billhook/handlers/handler.py" not in response.text
-    assert "raise type(broken[0])" in made.text(f"deliveries/{number}")
-    assert f"/billhook/deliveries/{number - 1}" in response.text
-    assert "the same order" in response.text
-    assert "It conflicts with delivery" in conflict
-    assert "the same key" in conflict
-
-
-def test_a_number_that_no_delivery_can_have_is_not_found(site):
-    made = site()
-    for delivery_id in (2**63 - 1, 2**63, 10**30):
-        path = f"deliveries/{delivery_id}"
-        answers = [made.get(path), made.get(f"{path}/body"), made.post(f"{path}/replay")]
-        assert [answer.status_code for answer in answers] == [404, 404, 404]
-
-
-def test_an_unknown_delivery_is_not_found(site):
-    response = site().get("deliveries/7")
-
-    assert response.status_code == 404
-    assert "There is no delivery 7 in this inbox." in response.text
-
-
 # --- failures, handlers, health, actions ----------------------------------------------------------
-
-
-def test_failures_are_issues_by_their_bug(site):
-    made = site()
-    for error in (KeyError("a"), KeyError("b"), RuntimeError("c\nmore")):
-        made.broken[:] = [error]
-        made.deliver()
-    made.issues()
-
-    text = " ".join(made.text("failures").split())
-
-    assert "2 issues are not resolved" in text
-    course = "Failed attempts by hour: (?:0, )+2(?:, 0)?"
-    assert re.search(
-        rf"KeyError: … .*in book shop\.book open 2 {course} (?:\d+ s ago|just now) [\d:]+ 2 deliveries ", text
-    )
-    assert re.search(r"RuntimeError: c .*in book shop\.book open 1 ", text)
-    # A title is the same for every customer; who reads the page sees the newest error in full too.
-    assert "KeyError: … KeyError: 'b'" in text
-    assert text.count("RuntimeError: c") == 1
-    assert made.get("failures").text.count('<svg class="spark"') == 2
-
-
-def test_an_issue_is_shown_with_its_newest_traceback_and_its_hours(site):
-    made = site()
-    made.broken[:] = [KeyError("a")]
-    made.deliver()
-    number = made.deliver()
-    (issue,) = made.issues()
-
-    response = made.get(f"failures/{issue.id}")
-    text = " ".join(made.text(f"failures/{issue.id}").split())
-
-    assert f"Of delivery {number} ." in text
-    assert "failed attempts 2" in text
-    assert "newest error KeyError: 'a'" in text
-    assert "Runbook: Runs are dead" in text
-    assert "raise type(broken[0])" in text
-    assert "Failed attempts by hour: failed 2" in response.text
-    assert made.get("failures/nothing").status_code == 404
 
 
 def test_what_can_be_done_about_an_issue_is_what_it_allows(site):
@@ -401,17 +347,6 @@ def test_a_resolved_issue_is_folded_and_hostile_texts_are_escaped(site):
     assert "&lt;b&gt;mended" in page
     assert "<script>alert" not in page
     assert "<b>mended" not in page
-
-
-def test_handlers_are_shown_with_their_options_and_pause(site):
-    made = site()
-    made.inbox.pause_handler("shop.mail", "the ledger is closed", datetime.now(UTC))
-
-    text = " ".join(made.text("handlers").split())
-
-    assert "shop.book active shop.mail" in text  # no zeros in empty cells
-    assert re.search(r"shop\.mail paused (?:\d+ s ago|just now): the ledger is closed Event types", text)
-    assert "PingTest" in text.partition("without a handler")[2]
 
 
 def test_a_handler_has_a_page_of_what_waits_its_durations_issues_and_options(site):
@@ -455,14 +390,21 @@ def test_health_shows_what_doctor_finds(site):
     made = site()
     made.deliver(b'{"novelty": 1}', "PingTest")
     made.deliver(b'{"novelty": "<b>secret"}', "TicketOpened")
+    made.deliver(event_type="")
 
     text = " ".join(made.text("health").split())
 
-    assert "No worker is running" in text
-    assert "start one: flask --app shop billhook worker" in text
-    assert "PingTest: novelty is not listed" in text
-    assert "are of the unknown type TicketOpened" in text
-    assert "class TicketOpened(Event):" in text
+    for found in (
+        "No worker is running",
+        "start one: flask --app shop billhook worker",
+        "PingTest: novelty is not listed",
+        "are of the unknown type TicketOpened",
+        "class TicketOpened(Event):",
+        "note deliveries need attention: 1 delivery is quarantined",
+    ):
+        assert found in text
+    code = "<code><bdi>flask --app shop billhook deliveries replay ID --as TYPE</bdi></code>"
+    assert code in made.get("health").text
     examined = text.partition("Examined, and well")[2]
     for tick in (
         "✓ sources default: standard-webhooks, 1 secret",
@@ -476,15 +418,6 @@ def test_health_shows_what_doctor_finds(site):
     assert "✓ worker" not in examined
     made.inbox.record_worker(WorkerRecord("worker-1", "worker", 2, datetime.now(UTC)), datetime.now(UTC))
     assert "✓ worker 1 worker, seen just now" in " ".join(made.text("health").split())
-
-
-def test_health_shows_commands_as_code(site):
-    made = site(BILLHOOK_TOLERANCE_SECONDS=1_000)
-    made.deliver(event_type="")
-
-    page = made.get("health").text
-
-    assert "<code><bdi>flask --app shop billhook deliveries replay ID --as TYPE</bdi></code>" in page
 
 
 # --- harm -----------------------------------------------------------------------------------------
@@ -570,16 +503,6 @@ def test_no_body_makes_a_page_that_is_many_times_its_size(site, event_type):
         assert response.status_code == 200
         assert len(response.data) < 1_000_000
         assert (f"{left_out:,} more fields are in the text below" in response.text) == bool(left_out)
-
-
-def test_what_is_inside_of_an_unlisted_field_is_marked_as_such(site):
-    made = site()
-    number = made.deliver(APPROVED[:-1] + b',"extra":{"deep":[{"more":1}]},"":2}')
-
-    text = made.get(f"deliveries/{number}").text
-
-    assert re.search(r'extra\.deep\[0\]\.more.*?<span class="state warn">field not listed', text, re.DOTALL)
-    assert '<tr class="unlisted">\n<td data-label="field"><span class="mono"><bdi></bdi>' in text
 
 
 # --- the commands -----------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from billhook.clock import format_ago, format_duration
 from billhook.pages.text import (
     age_element,
     format_bytes,
-    format_time,
-    highlight_json,
-    highlight_traceback,
+    highlight,
+    render_markdown,
     show_code,
     show_invisible,
+    time_element,
 )
 from support.timeouts import scaled
 
@@ -41,8 +41,8 @@ def test_a_size():
 def test_times_are_in_utc_and_say_how_long_ago():
     berlin = NOON.astimezone(ZoneInfo("Europe/Berlin"))
 
-    assert format_time(berlin) == "2026-01-15 12:00:00"
-    assert format_time(None) == ""
+    assert time_element(berlin).endswith(">2026-01-15 12:00:00</time>")
+    assert time_element(None) == ""
     assert format_ago(NOON, NOON + timedelta(minutes=5)) == "5 min ago"
     assert format_ago(NOON, NOON - timedelta(seconds=10)) == "in 10 s"
     assert format_ago(NOON, NOON + timedelta(milliseconds=637)) == "just now"
@@ -78,10 +78,20 @@ def test_what_stands_between_backticks_is_code():
     )
 
 
-@pytest.mark.parametrize("highlight", [highlight_json, highlight_traceback])
-def test_highlighting_escapes_whatever_language_it_reads(highlight):
+def test_markdown_is_html_without_any_that_was_written():
+    html = render_markdown("Run **now**:\n\n```console\nbillhook <b>\n```\n\n[x](javascript:1) <i>\u202e")
+
+    assert html == (
+        "<p>Run <strong>now</strong>:</p>\n"
+        '<pre><code class="language-console">billhook &lt;b&gt;\n</code></pre>\n'
+        "<p>[x](javascript:1) &lt;i&gt;\\u202e</p>\n"
+    )
+
+
+@pytest.mark.parametrize("language", ["json", "traceback"])
+def test_highlighting_escapes_whatever_language_it_reads(language):
     for text in ("</pre><script>alert(1)</script>", '{"a": "<script>"}', "\u202e\x00<svg/onload=1>"):
-        html = highlight(text)
+        html = highlight(text, language)
 
         assert "<script" not in html
         assert "<svg" not in html
@@ -90,15 +100,15 @@ def test_highlighting_escapes_whatever_language_it_reads(highlight):
 
 
 def test_json_is_in_colour_and_a_very_long_text_is_not():
-    assert '<span class="hl-nt">"a"</span>' in unescape(highlight_json('{"a": 1}'))
-    assert "<span" not in highlight_json('{"a": "' + "x" * 50_000 + '"}')
-    assert highlight_json("{\n\n\n}").count("\n") >= 3
+    assert '<span class="hl-nt">"a"</span>' in unescape(highlight('{"a": 1}', "json"))
+    assert "<span" not in highlight('{"a": "' + "x" * 50_000 + '"}', "json")
+    assert highlight("{\n\n\n}", "json").count("\n") >= 3
 
 
 def test_a_traceback_is_in_colour():
     text = 'Traceback (most recent call last):\n  File "a.py", line 3, in book\n    1 / 0\nKeyError: 1\n'
 
-    assert '<span class="hl-' in highlight_traceback(text)
+    assert '<span class="hl-' in highlight(text, "traceback")
 
 
 def test_a_long_text_of_characters_that_cannot_be_seen_does_not_hold_up_a_page():
