@@ -52,7 +52,7 @@ COST_FACTOR = 20
 class _ThreadReceipt:
     """The receipt that one thread waits for, or cancels, with the methods of a future.
 
-    That of concurrent.futures has a condition, and costs a delivery a tenth of its time of CPU.
+    That of concurrent.futures has a condition, with which a delivery costs a thirteenth more CPU.
     """
 
     __slots__ = ("_came", "_decided", "_outcome")

@@ -256,6 +256,10 @@ def test_any_request_has_an_answer(monkeypatch, headers, body, secret):
 # --- secrets --------------------------------------------------------------------------------------
 
 
+LEAVE_OUT, PLUS = "leave out its prefix whsec_", "write + for each - in it, and / for each _"
+WRITE = "write it as whsec_ and the base64 of its"
+
+
 def by_body(key: bytes) -> dict[str, str]:
     return {"X-Sig": hmac.digest(key, BODY, "sha256").hex()}
 
@@ -265,27 +269,15 @@ def by_body(key: bytes) -> dict[str, str]:
     [
         (timed(secret=WHSEC), WHSEC, ""),
         (timed(secret=WHSEC), WHSEC[6:], "write whsec_ before it"),
-        (timed(secret=WHSEC[6:]), WHSEC, "leave out its prefix whsec_"),
+        (timed(secret=WHSEC[6:]), WHSEC, LEAVE_OUT),
         (standard(base64.b64decode(WHSEC[6:])), WHSEC[6:], ""),
-        (standard(WHSEC.encode()), WHSEC, "write it as whsec_ and the base64 of its characters"),
-        (
-            standard(WHSEC[6:].encode()),
-            WHSEC,
-            "leave out its prefix whsec_, then write it as whsec_ and the base64 of its characters",
-        ),
-        (
-            standard(bytes.fromhex(HEX_SECRET)),
-            HEX_SECRET,
-            "write it as whsec_ and the base64 of its decoded bytes",
-        ),
+        (standard(WHSEC.encode()), WHSEC, f"{WRITE} characters"),
+        (standard(WHSEC[6:].encode()), WHSEC, f"{LEAVE_OUT}, then {WRITE} characters"),
+        (standard(bytes.fromhex(HEX_SECRET)), HEX_SECRET, f"{WRITE} decoded bytes"),
         (by_body(bytes.fromhex(HEX_SECRET)), HEX_SECRET, ""),
         (by_body(bytes.fromhex(HEX_SECRET)), f"key_{HEX_SECRET}", "leave out its prefix key_"),
-        (by_body(URL_SAFE_KEY), URL_SAFE, "write + for each - in it, and / for each _"),
-        (
-            by_body(URL_SAFE_KEY),
-            f"whsec_{URL_SAFE}",
-            "leave out its prefix whsec_, and write + for each - in it, and / for each _",
-        ),
+        (by_body(URL_SAFE_KEY), URL_SAFE, PLUS),
+        (by_body(URL_SAFE_KEY), f"whsec_{URL_SAFE}", f"{LEAVE_OUT}, and {PLUS}"),
     ],
 )
 def test_how_the_scheme_needs_a_secret_is_told(headers, given, change):

@@ -256,72 +256,62 @@ def test_a_scheme_without_a_signed_time_needs_dedupe_only():
         SignatureTemplate(replay_protection="dedupe-only")
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"content": "{timestamp}"}, r"has no \{body\}"),
-        ({"content": ""}, r"has no \{body\}"),
-        ({"content": "{timestamp}{body}"}, "has two fields side by side"),
-        ({"content": "{timestamp}.{id}{body}"}, "has two fields side by side"),
-        ({"content": "{timestamp}.{body}.{body}"}, r"has \{body\} twice"),
-        ({"content": "{timestamp}.{secret}.{body}"}, r"has the placeholder \{secret\}: only \{id\}"),
-        ({"content": "{timestamp}.{}.{body}"}, r"has the placeholder \{\}"),
-        ({"content": "{timestamp!r}.{body}"}, r"has the placeholder \{timestamp!r\}"),
-        ({"content": "{{timestamp}}.{body}"}, "must be ASCII, with braces around placeholders only"),
-        ({"content": "{timestamp}\u00b7{body}"}, "must be ASCII"),
-        ({"content": "{timestamp}0{body}"}, r"has a digit beside \{timestamp\}, which could be a part of"),
-        ({"content": "{body}.0{timestamp}"}, r"has a digit beside \{timestamp\}"),
+CONTENTS = [
+    ("{timestamp}", "unix", r"has no \{body\}"),
+    ("", "unix", r"has no \{body\}"),
+    ("{timestamp}{body}", "unix", "has two fields side by side"),
+    ("{timestamp}.{id}{body}", "unix", "has two fields side by side"),
+    ("{timestamp}.{body}.{body}", "unix", r"has \{body\} twice"),
+    ("{timestamp}.{secret}.{body}", "unix", r"has the placeholder \{secret\}: only \{id\}"),
+    ("{timestamp}.{}.{body}", "unix", r"has the placeholder \{\}"),
+    ("{timestamp!r}.{body}", "unix", r"has the placeholder \{timestamp!r\}"),
+    ("{{timestamp}}.{body}", "unix", "must be ASCII, with braces around placeholders only"),
+    ("{timestamp}\u00b7{body}", "unix", "must be ASCII"),
+    ("{timestamp}0{body}", "unix", r"has a digit beside \{timestamp\}, which could be a part of"),
+    ("{body}.0{timestamp}", "unix", r"has a digit beside \{timestamp\}"),
+    ("{timestamp}9{body}", "unix-ms", r"a digit .* part of the time \(unix-ms"),
+    *(
         (
-            {"content": "{timestamp}9{body}", "time_format": "unix-ms"},
-            r"a digit .* part of the time \(unix-ms",
-        ),
-        ({"content": "{timestamp}.{body}", "time_format": "iso-8601"}, r"has '\.' beside \{timestamp\}"),
-        ({"content": "{timestamp}Z{body}", "time_format": "iso-8601"}, r"has 'Z' beside \{timestamp\}"),
-        ({"content": "{timestamp}+{body}", "time_format": "iso-8601"}, r"has '\+' beside \{timestamp\}"),
-        (
-            {"time_format": "rfc-850"},
-            "time_format 'rfc-850' is not one of unix, unix-ms, iso-8601, http-date",
-        ),
-        ({"time_entry": "t"}, "time_entry needs signature_entry"),
-        (
-            {"time_entry": "t", "signature_entry": "v1", "timestamp_header": "X-T"},
-            "timestamp_header and time_entry are two places for one time",
-        ),
-        (
-            {"content": "{body}", "time_entry": "t", "replay_protection": "dedupe-only"},
-            r"time_entry is given, but content .* does not sign \{timestamp\}",
-        ),
-        ({"time_entry": "v1", "signature_entry": "v1"}, "the entry 'v1' is given two meanings"),
-        ({"signature_entry": "v 1"}, "'v 1' cannot name an entry: use 1 to 16 letters and digits"),
-        ({"signature_entry": ""}, "'' cannot name an entry"),
-        ({"signature_entry": "v1", "time_entry": "t="}, "'t=' cannot name an entry"),
-        ({"signature_entry": "v1", "entry_separator": " "}, "entry_separator ' ' is not one of , ;"),
-        (
-            {"signature_entry": "v1", "time_entry": "t", "time_format": "http-date"},
-            r"entry_separator ',' may be within a time \(http-date\)",
-        ),
-        ({"prefix": " v1="}, "prefix ' v1=' must be ASCII, and no header begins with white space"),
-        ({"prefix": "v1\n"}, "prefix .* must be ASCII"),
-        ({"algorithm": "hmac-md5"}, "algorithm 'hmac-md5' is not one of hmac-sha256, hmac-sha512, rsa-"),
-        ({"encoding": "base32"}, "encoding 'base32' is not one of hex, base64"),
-        ({"secret_encoding": "rot13"}, "secret_encoding 'rot13' is not one of text, base64, hex"),
-        ({"prefix": "\u00e9"}, "prefix .* must be ASCII"),
-        ({"id_header": "X-Id"}, r"id_header is given, but content .* does not sign \{id\}"),
-        (
-            {"content": "{body}", "timestamp_header": "X-T", "replay_protection": "dedupe-only"},
-            r"timestamp_header is given, but content '\{body\}' does not sign \{timestamp\}",
-        ),
-        ({"signature_header": "X Sig"}, "'X Sig' cannot be the name of a header"),
-        ({"signature_header": ""}, "'' cannot be the name of a header"),
-        ({"signature_header": "X-Sig\n"}, "cannot be the name of a header"),
-        ({"signature_header": 5}, "5 cannot be the name of a header"),
-        ({"timestamp_header": "x-webhook-signature"}, "is given two meanings"),
-    ],
-    ids=lambda value: "" if isinstance(value, str) else str(value),
-)
-def test_a_template_that_cannot_work_is_refused(options, text):
-    with pytest.raises(ConfigError, match=text):
-        SignatureTemplate(**options)
+            f"{{timestamp}}{character.strip('[]')}{{body}}",
+            "iso-8601",
+            rf"has '{character}' beside \{{timestamp\}}",
+        )
+        for character in ("[.]", "Z", "[+]")
+    ),
+]
+UNTIMED = {"content": "{body}", "replay_protection": "dedupe-only"}
+LISTED = {"signature_entry": "v1"}
+TEMPLATES = [
+    *(({"content": content, "time_format": time}, told) for content, time, told in CONTENTS),
+    ({"time_format": "rfc-850"}, "time_format 'rfc-850' is not one of unix, unix-ms, iso-8601, http-date"),
+    ({"algorithm": "hmac-md5"}, "algorithm 'hmac-md5' is not one of hmac-sha256, hmac-sha512, rsa-"),
+    ({"encoding": "base32"}, "encoding 'base32' is not one of hex, base64"),
+    ({"secret_encoding": "rot13"}, "secret_encoding 'rot13' is not one of text, base64, hex"),
+    ({"time_entry": "t"}, "time_entry needs signature_entry"),
+    ({**LISTED, "time_entry": "t", "timestamp_header": "X-T"}, "timestamp_header and time_entry are two"),
+    ({**UNTIMED, "time_entry": "t"}, r"time_entry is given, but content .* does not sign \{timestamp\}"),
+    ({**UNTIMED, "timestamp_header": "X-T"}, r"content '\{body\}' does not sign \{timestamp\}"),
+    ({"id_header": "X-Id"}, r"id_header is given, but content .* does not sign \{id\}"),
+    ({**LISTED, "time_entry": "v1"}, "the entry 'v1' is given two meanings"),
+    ({"signature_entry": "v 1"}, "'v 1' cannot name an entry: use 1 to 16 letters and digits"),
+    ({"signature_entry": ""}, "'' cannot name an entry"),
+    ({**LISTED, "time_entry": "t="}, "'t=' cannot name an entry"),
+    ({**LISTED, "entry_separator": " "}, "entry_separator ' ' is not one of , ;"),
+    (
+        {**LISTED, "time_entry": "t", "time_format": "http-date"},
+        r"entry_separator ',' may be within a time \(http-date\)",
+    ),
+    ({"prefix": " v1="}, "prefix ' v1=' must be ASCII, and no header begins with white space"),
+    *(({"prefix": prefix}, "prefix .* must be ASCII") for prefix in ("v1\n", "\u00e9")),
+    *(({"signature_header": name}, "cannot be the name of a header") for name in ("X Sig", "", "X-Sig\n", 5)),
+    ({"timestamp_header": "x-webhook-signature"}, "is given two meanings"),
+]
+
+
+def test_a_template_that_cannot_work_is_refused():
+    for options, told in TEMPLATES:
+        with pytest.raises(ConfigError, match=told):
+            SignatureTemplate(**options)
 
 
 def test_header_names_are_checked_in_every_preset():
