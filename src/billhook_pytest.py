@@ -10,7 +10,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,17 +22,7 @@ if TYPE_CHECKING:
 
     from billhook.clock import FrozenClock
     from billhook.handlers import Delivery
-    from billhook.testing import (
-        Dead,
-        Deliver,
-        Handled,
-        Paused,
-        PauseHandler,
-        Refused,
-        ResumeHandler,
-        RunningSandbox,
-        Settle,
-    )
+    from billhook.testing import RunningSandbox
 
 APP_HELP = "the app under test: `module:create_app`, a function that returns a new one for each test"
 HANDLERS_HELP = "modules with handlers, for an app that billhook makes: `billing` or `billing.py`"
@@ -84,68 +74,26 @@ def billhook_clock(billhook_app: Flask) -> FrozenClock:
     return prepare(billhook_app)
 
 
-@pytest.fixture
-def deliver(billhook_app: Flask) -> Deliver:
-    """`deliver(event_or_type, signed=True, **overrides)`: sign it and post it to the app."""
-    from billhook import testing
+def _of_app(name: str, told: str) -> Any:
+    """Return the fixture of a function of billhook.testing, for the app under test; `told` is its help."""
 
-    return partial(testing.deliver, billhook_app)
+    def fixture(billhook_app: Flask) -> Callable[..., Any]:
+        from billhook import testing
 
+        return partial(getattr(testing, name), billhook_app)
 
-@pytest.fixture
-def settle(billhook_app: Flask) -> Settle:
-    """`settle(advance=None)`: run the handlers until nothing is left to do, over all retries."""
-    from billhook import testing
-
-    return partial(testing.settle, billhook_app)
+    fixture.__doc__ = f"`{name}{told}"
+    return pytest.fixture(fixture, name=name)
 
 
-@pytest.fixture
-def handled(billhook_app: Flask) -> Handled:
-    """`handled(handler)`: the events that it handled with success."""
-    from billhook import testing
-
-    return partial(testing.handled, billhook_app)
-
-
-@pytest.fixture
-def dead(billhook_app: Flask) -> Dead:
-    """`dead()`: the runs that failed for good."""
-    from billhook import testing
-
-    return partial(testing.dead, billhook_app)
-
-
-@pytest.fixture
-def refused(billhook_app: Flask) -> Refused:
-    """`refused()`: the causes of the deliveries that were not taken."""
-    from billhook import testing
-
-    return partial(testing.refused, billhook_app)
-
-
-@pytest.fixture
-def pause_handler(billhook_app: Flask) -> PauseHandler:
-    """`pause_handler(handler, why=None)`: it is not called any more."""
-    from billhook import testing
-
-    return partial(testing.pause_handler, billhook_app)
-
-
-@pytest.fixture
-def resume_handler(billhook_app: Flask) -> ResumeHandler:
-    """`resume_handler(handler)`: it is called again."""
-    from billhook import testing
-
-    return partial(testing.resume_handler, billhook_app)
-
-
-@pytest.fixture
-def paused(billhook_app: Flask) -> Paused:
-    """`paused()`: the names of the paused handlers, with their reasons."""
-    from billhook import testing
-
-    return partial(testing.paused, billhook_app)
+deliver = _of_app("deliver", "(event_or_type, signed=True, **overrides)`: sign it and post it to the app.")
+settle = _of_app("settle", "(advance=None)`: run the handlers until nothing is left to do, over all retries.")
+handled = _of_app("handled", "(handler)`: the events that it handled with success.")
+dead = _of_app("dead", "()`: the runs that failed for good.")
+refused = _of_app("refused", "()`: the causes of the deliveries that were not taken.")
+pause_handler = _of_app("pause_handler", "(handler, why=None)`: it is not called any more.")
+resume_handler = _of_app("resume_handler", "(handler)`: it is called again.")
+paused = _of_app("paused", "()`: the names of the paused handlers, with their reasons.")
 
 
 @pytest.fixture

@@ -108,9 +108,8 @@ class Billhook:
         settings = get_settings(app)
         sources = self._all_sources(settings)
         state: BillhookState | None = app.extensions.get("billhook")
-        _check_names([*(state.handler_groups if state else ()), *self._handlers])
         known = {source.name for source in sources} | (state.source_names if state else set())
-        _check_sources(self._handlers, known)
+        _check_handlers(state.handler_groups if state else (), self._handlers, known)
         if state is None:
             state = BillhookState(app, settings, self._clock)
         state.connect(self._handlers)
@@ -289,22 +288,19 @@ def _check_clock(clock: Clock) -> None:
         )
 
 
-def _check_names(groups: Iterable[Handlers]) -> None:
+def _check_handlers(groups: Sequence[Handlers], own: Sequence[Handlers], sources: set[str]) -> None:
+    """Refuse two handlers of one name among `groups` and `own`, and sources of `own` that are not there."""
     owner: dict[str, object] = {}
-    for group in groups:
+    for group in (*groups, *own):
         for _, handler in group.freeze():
             for name in handler.names:
                 if owner.setdefault(name, handler) is not handler:
                     raise DuplicateHandlerName(name)
-
-
-def _check_sources(groups: Iterable[Handlers], known: set[str]) -> None:
-    for group in groups:
-        for _, handler in group.freeze():
-            if unknown := sorted(set(handler.sources) - known - {RECONCILE_SOURCE}):
+            unknown = sorted(set(handler.sources) - sources - {RECONCILE_SOURCE})
+            if unknown and group in own:
                 raise ConfigError(
                     f"handler {handler.name!r} names the source {unknown[0]!r}, which is not here: there is "
-                    f"{', '.join(sorted(known))}"
+                    f"{', '.join(sorted(sources))}"
                 )
 
 

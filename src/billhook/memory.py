@@ -21,16 +21,9 @@ class MemoryMonitor:
 
         Never of a process that has not had as much since its start: its successor would have no more.
         """
-        if _fits():
+        try:
+            mmap.mmap(-1, _STACK_BYTES).close()
             self._had_memory, self._failures = True, 0
-        elif self._had_memory:
-            self._failures += 1
+        except (OSError, MemoryError):
+            self._failures += self._had_memory
         return self._failures >= _FAILURE_LIMIT
-
-
-def _fits() -> bool:
-    try:
-        mmap.mmap(-1, _STACK_BYTES).close()
-    except (OSError, MemoryError):
-        return False
-    return True

@@ -76,19 +76,18 @@ def _text_or(empty: str) -> Callable[[str, Any], str]:
     return lambda key, value: _text(key, value) or empty
 
 
-def _header_name(key: str, value: Any) -> str:
-    name = _text(key, value) or "X-Webhook-Type"
-    if not _HEADER_NAME.fullmatch(name):
-        raise ConfigError(f"{key} is {_masked(name, 64)}: it must be the name of a header, as X-Webhook-Type")
-    return name
+def _fitting(
+    fits: Callable[[str], object], what: str, empty: str = "", longest: int = 64
+) -> Callable[[str, Any], str]:
+    """Parse a text that `fits`, in words `what`; `empty` stands where there is none."""
 
+    def parse(key: str, value: Any) -> str:
+        text = _text(key, value) or empty
+        if not fits(text):
+            raise ConfigError(f"{key} is {_masked(text, longest)}: it must be {what}")
+        return text
 
-def _path_of_field(key: str, value: Any) -> str:
-    if not is_path(value):
-        raise ConfigError(
-            f"{key} is {_masked(value, 64)}: it must be the path of a field, as type or event.type"
-        )
-    return str(value)
+    return parse
 
 
 def _masked(value: Any, longest: float = math.inf) -> str:
@@ -162,17 +161,11 @@ def _texts(key: str, value: Any) -> tuple[str, ...]:
     return items
 
 
-def _delays(key: str, value: Any) -> tuple[float, ...]:
-    return tuple(_number(0, 31 * 86_400)(key, item) for item in _items(key, value))
-
-
-def _label(key: str, value: Any) -> str:
-    label = _text(key, value) or ""
-    if len(label) > LABEL_LENGTH or not label.isprintable():
-        raise ConfigError(
-            f"{key} is {_masked(label, LABEL_LENGTH)}: it must be at most {LABEL_LENGTH} printable characters"
-        )
-    return label
+_label = _fitting(
+    lambda text: len(text) <= LABEL_LENGTH and text.isprintable(),
+    f"at most {LABEL_LENGTH} printable characters",
+    longest=LABEL_LENGTH,
+)
 
 
 def _optional(parse: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
@@ -230,13 +223,13 @@ class Settings:
     )
     type_header: str = _option(
         "The header that names the event type; a source may have its own, Source(type_header=…).",
-        _header_name,
+        _fitting(_HEADER_NAME.fullmatch, "the name of a header, as X-Webhook-Type", "X-Webhook-Type"),
         default="X-Webhook-Type",
     )
     type_field: str | None = _option(
         "The field of the JSON body that names the event type, where no header does: type, or event.type for "
         "a field of an object. For the default source; others have their own, Source(type_field=…).",
-        _optional(_path_of_field),
+        _optional(_fitting(is_path, "the path of a field, as type or event.type")),
     )
     signature_prefix: str = _option(
         f"What {schemes_with('signature_prefix')} expects before the hex digits (with hmac-sha512: sha512=). "
@@ -301,7 +294,7 @@ class Settings:
     )
     retry_schedule_seconds: tuple[float, ...] = _option(
         "The wait before each further attempt of a failed handler; after the last it is dead.",
-        _delays,
+        lambda key, value: tuple(_number(0, 31 * 86_400)(key, item) for item in _items(key, value)),
         default=(10.0, 60.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0),
         unit="seconds",
     )

@@ -23,7 +23,6 @@ from billhook.extension import default_source, get_state
 from billhook.inbox import Deliveries, DeliveryFilter
 from billhook.settings import Settings
 from billhook.signing import Scheme
-from billhook.signing.search import search
 from billhook.testing import handled, options, prepare, settle
 from support.sender_packages import Recording, differences, play
 from support.sender_recipes import BEGIN, BLOCKS, CHALLENGE, END, PAGE, RECORDINGS, SOURCES, receiver
@@ -121,22 +120,6 @@ def test_an_event_that_is_sent_again_is_handled_once(app, clock, capsys, name):
     settle(app)
 
     assert capsys.readouterr().out == one.prints.replace("42", "77") + "\n"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_finder_finds_the_scheme_of_the_recipe(name):
-    one = RECORDINGS[name]
-    scheme = SOURCES[one.name].scheme
-
-    found = search({"Host": "shop.example", **one.headers}, one.body.encode(), ["another secret", one.secret])
-
-    best = found.schemes[0]
-    assert best.secret_number == 2
-    assert not best.secret_change
-    assert best.scheme.headers == scheme.headers
-    assert best.scheme.sign(
-        b"{}", one.secret, event_type="", now=one.moment, message_id="msg_1"
-    ) == scheme.sign(b"{}", one.secret, event_type="", now=one.moment, message_id="msg_1")
 
 
 def test_the_options_of_the_page_describe_the_same_source():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -18,7 +18,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 
-from billhook.fields import WireModel
+from billhook.fields import WireModel, sample
+
+Fields = dict[str, Any]
 
 WORDS = {
     "string": r"all strings|strings?( \(see \w+\))?|.*\benumeration\b.*",
@@ -78,6 +80,45 @@ def kind_of(annotation: Any) -> str:
     if origin is dict:
         return "object" if inner[1] is Any else f"map of string to {kind_of(inner[1])}"
     return " or ".join(dict.fromkeys(kind_of(part) for part in inner if part is not NoneType))  # a union
+
+
+def differences(there: Mapping[str, Fields], here: Mapping[str, Fields]) -> list[str]:
+    """Return what the models have otherwise than a transcription; the order of fields does not matter."""
+    found = [f"{name}: only in the transcription" for name in sorted(there.keys() - here.keys())]
+    found += [f"{name}: only in the models" for name in sorted(here.keys() - there.keys())]
+    found += [
+        f"{name}.{field}: {there[name].get(field)} is transcribed, the model has {here[name].get(field)}"
+        for name in sorted(there.keys() & here.keys())
+        for field in sorted(there[name].keys() | here[name].keys())
+        if there[name].get(field) != here[name].get(field)
+    ]
+    return found
+
+
+def altered(transcription: dict[str, Any], group: str, name: str, change: dict[str, str | None]) -> Any:
+    """Return a transcription with some kinds of one model changed, or fields left out that are None."""
+    fields = {**transcription[group].get(name, {}), **change}
+    left = {field: kind for field, kind in fields.items() if kind is not None}
+    return {**transcription, group: {**transcription[group], name: left}}
+
+
+def python_name(cls: type[WireModel], wire_name: str) -> str:
+    """Return the name of a field in Python."""
+    return next(name for name, field in cls.model_fields.items() if field.alias == wire_name)
+
+
+def lists(cls: type[WireModel], wire_name: str, values: list[str]) -> bool:
+    """Return whether a field recognises exactly these values as members, and any other text stays text."""
+    *known, other = (
+        getattr(sample(cls, **{wire_name: value}), python_name(cls, wire_name))
+        for value in (*values, "NotListed")
+    )
+    return (
+        known == values
+        and all(isinstance(value, StrEnum) for value in known)
+        and {*type(known[0])} == {*values}
+        and type(other) is str
+    )
 
 
 def without_description(models: Iterable[type[WireModel]]) -> list[str]:

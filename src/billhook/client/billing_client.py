@@ -90,7 +90,10 @@ class BillingClient(OperationGroups):
         }
         if missing := [name for name, there in is_set.items() if not there]:
             raise ConfigError(f"calls to the billing service's API need options: set {', '.join(missing)}")
-        return cls(str(settings.api_url), str(settings.api_client_id), _token(settings), **options)
+        token, path = settings.api_refresh_token or "", settings.api_refresh_token_file
+        if path is not None:  # read once, at start: a token that is rotated needs a new client
+            token = read_secret_file("BILLHOOK_API_REFRESH_TOKEN_FILE", path).strip()
+        return cls(str(settings.api_url), str(settings.api_client_id), SecretStr(token), **options)
 
     def request(
         self, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None
@@ -128,11 +131,3 @@ class BillingClient(OperationGroups):
         # A traceback may show a client that could not be created.
         made = hasattr(self, "_transport")
         return f"<BillingClient {self._transport.base_url}>" if made else "<BillingClient>"
-
-
-def _token(settings: Settings) -> SecretStr:
-    path = settings.api_refresh_token_file
-    if path is None:
-        return SecretStr(settings.api_refresh_token or "")
-    # Read once, at start: a token that is rotated needs a new client.
-    return SecretStr(read_secret_file("BILLHOOK_API_REFRESH_TOKEN_FILE", path).strip())

@@ -6,26 +6,6 @@ from typing import Any
 
 from billhook.errors.framework import BillhookError
 
-__all__ = [
-    "ApiError",
-    "AuthenticationFailed",
-    "FieldConflict",
-    "FieldMissing",
-    "InternalError",
-    "InvalidRequest",
-    "InvalidResource",
-    "LimitBroken",
-    "RateLimitExceeded",
-    "RequestTooLarge",
-    "ResourceError",
-    "ResourceNotFound",
-    "RuleBroken",
-    "SandboxError",
-    "ServiceError",
-    "ServiceUnavailable",
-    "UnexpectedResponse",
-]
-
 
 class ResourceError(BillhookError):
     """An object of the billing service's API is invalid."""

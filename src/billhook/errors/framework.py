@@ -6,46 +6,6 @@ from typing import Any, ClassVar
 
 from billhook.program import in_program, install_command
 
-__all__ = [
-    "BacklogFull",
-    "BillhookError",
-    "BodyIncomplete",
-    "BodyTooLarge",
-    "ConfigError",
-    "DeadlinePassed",
-    "DeliveryError",
-    "Discard",
-    "Draining",
-    "DuplicateHandlerName",
-    "ForeignFile",
-    "HandlerControl",
-    "HandlerSignature",
-    "IllegalTransition",
-    "InboxError",
-    "InboxUnavailable",
-    "InvalidJSON",
-    "InvalidPayload",
-    "LateRegistration",
-    "MissingExtra",
-    "MissingSecret",
-    "OutOfResources",
-    "PayloadError",
-    "RequestError",
-    "Retry",
-    "SchemaForbidden",
-    "SchemaMismatch",
-    "SignatureError",
-    "SignatureMalformed",
-    "SignatureMismatch",
-    "SignatureMissing",
-    "TimestampInFuture",
-    "TimestampTooOld",
-    "UnfitEncoding",
-    "UnreleasedSchema",
-    "UnsupportedEncoding",
-    "WeakSecret",
-]
-
 
 class BillhookError(Exception):
     """The root: catching it catches everything that billhook raises on purpose."""

@@ -4,15 +4,21 @@ A type of your own is a subclass of Event; ExactDecimal, UtcDatetime and WireMod
 Source: spec, "Events".
 """
 
-from billhook.events import base, customers, invoices, usage
-from billhook.events.base import *  # noqa: F403 - each module lists its own in __all__
+from billhook.events.base import *  # noqa: F403 - all that is listed below
 from billhook.events.customers import *  # noqa: F403
 from billhook.events.invoices import *  # noqa: F403
 from billhook.events.samples import sample as sample
 from billhook.events.usage import *  # noqa: F403
 from billhook.fields import WireModel as WireModel
+from billhook.fields.model import classes_of
+from billhook.fields.types import BillingStatus as BillingStatus
+from billhook.fields.types import CreditKind as CreditKind
 from billhook.fields.types import ExactDecimal as ExactDecimal
+from billhook.fields.types import ProductConsumptionSnapshot as ProductConsumptionSnapshot
 from billhook.fields.types import UtcDatetime as UtcDatetime
 
-_OTHERS = ("ExactDecimal", "UtcDatetime", "WireModel", "sample")
-__all__ = sorted([*_OTHERS, *base.__all__, *customers.__all__, *invoices.__all__, *usage.__all__])
+_OTHERS = (
+    "BillingStatus", "CreditKind", "EVENT_TYPES", "ExactDecimal", "ProductConsumptionSnapshot", "UtcDatetime",
+    "WireModel", "parse_event", "sample",
+)  # fmt: skip
+__all__ = sorted([*_OTHERS, *classes_of(__name__, globals())])

@@ -25,9 +25,6 @@ from billhook.printable import IDENTIFIER_CHARACTERS, first_line
 from billhook.signals import event_signal
 from billhook.type_names import ANY_TYPE_NAME, ANY_TYPE_NAME_IN_WORDS
 
-__all__ = ["EVENT_TYPES", "Event", "UnknownEvent", "parse_event"]
-
-
 _MOST_IDENTIFYING = 3
 _registered: dict[str, type[Event]] = {}
 RaisedAt = Annotated[

@@ -19,18 +19,6 @@ from billhook.fields import WireModel
 from billhook.fields.model import optional
 from billhook.fields.types import Aliases, CustomerId, UtcDatetime
 
-__all__ = [
-    "AnonymousCustomer",
-    "ContractCreated",
-    "ContractExpired",
-    "CustomerCreated",
-    "CustomerPortalLinkSent",
-    "IntegrationEntity",
-    "NewCustomer",
-    "NewCustomerWithoutContract",
-    "UpcomingRenewal",
-]
-
 
 class AnonymousCustomer(Event):
     """Usage arrived under an alias that no customer has, so an anonymous customer was created.

@@ -19,18 +19,6 @@ from billhook.fields.types import (
     UtcDatetime,
 )
 
-__all__ = [
-    "BillingStatus",
-    "CreditKind",
-    "CreditPoolDepleted",
-    "CreditPoolIncreased",
-    "CreditPoolThresholdCrossed",
-    "InvoiceApproved",
-    "InvoicePaymentStatusChanged",
-    "InvoiceSendFailed",
-    "PaymentFailed",
-]
-
 
 class _CreditPoolEvent(Event, register=False):
     """The fields that the three events have in common."""

@@ -28,19 +28,6 @@ from billhook.fields.types import (
     UtcDatetime,
 )
 
-__all__ = [
-    "CommitmentCrossed",
-    "CommitmentUsageCrossed",
-    "CurrencyCommitmentUsageCrossed",
-    "FinalTierExceeded",
-    "MonthEndReport",
-    "Overage",
-    "PingTest",
-    "ProductConsumptionSnapshot",
-    "TierCrossed",
-    "UnchargedEvents",
-]
-
 
 class _Report(Event, register=False):
     """What the events about a report say.

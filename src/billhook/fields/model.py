@@ -16,7 +16,6 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
-from pydantic.fields import FieldInfo
 
 from billhook.errors import BillhookError
 from billhook.fields import strict_json
@@ -63,6 +62,12 @@ def optional(description: str, *examples: Any, **more: Any) -> Any:
     return Field(default=None, description=description, examples=list(examples) or None, **more)
 
 
+def classes_of(package: str, names: Mapping[str, object]) -> list[str]:
+    """Return which of `names` are classes that a module of `package` defines."""
+    found = {name: each.__module__ for name, each in names.items() if isinstance(each, type)}
+    return [name for name, module in found.items() if module.startswith(f"{package}.")]
+
+
 S = TypeVar("S", bound=WireModel)
 
 _BY_TYPE: dict[object, object] = {
@@ -87,15 +92,11 @@ def sample(cls: type[S], **changes: Any) -> S:
     validated as in `cls(...)`: pydantic's ValidationError.
     """
     values = {
-        name: _value(name, field)
+        name: field.examples[0] if field.examples else _of_type(name, field.annotation)
         for name, field in cls.model_fields.items()
         if field.alias not in changes and field.examples != []
     }
     return cls.model_validate(values | changes)
-
-
-def _value(name: str, field: FieldInfo) -> object:
-    return field.examples[0] if field.examples else _of_type(name, field.annotation)
 
 
 def _of_type(name: str, annotation: Any) -> object:

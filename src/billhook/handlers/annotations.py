@@ -35,7 +35,9 @@ def check_annotations(function: Callable[..., Any], name: str, events: Iterable[
             if classes == (Delivery,):
                 remedy = "declare that, or put an option of your own behind a *"
             called_with = " or ".join(gets.__name__ for gets in classes)
-            declared = f"({parameter.name}: {_text(parameter.annotation)})"
+            annotation = parameter.annotation
+            shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+            declared = f"({parameter.name}: {shown})"
             raise HandlerSignature(name, declared, f"it is called with {called_with} there; {remedy}")
 
 
@@ -69,7 +71,3 @@ def _is_accepted(gets: type, accepted: type) -> bool:
         return issubclass(gets, accepted)
     except TypeError:  # some protocols cannot be asked
         return True
-
-
-def _text(annotation: Any) -> str:
-    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)

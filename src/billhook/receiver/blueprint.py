@@ -39,7 +39,10 @@ class DeferredBlueprint(Blueprint):
             url_prefix = self.url_prefix or ""
         with self._making(app, url_prefix) as made:
             made.register(app, {**options, "url_prefix": None})
-        _route_every_method(app)
+        # Flask takes a list of known methods only.
+        for rule in app.url_map.iter_rules():
+            if hasattr(app.view_functions.get(rule.endpoint), SOURCE):
+                rule.methods = EveryMethod(rule.methods or ())
 
 
 SOURCE = "billhook_source"
@@ -57,13 +60,6 @@ class WebhookRoute(NamedTuple):
 
 # Every method is routed here, so that the app's own handlers for 405 and OPTIONS do not answer for us.
 _METHODS = ("POST", "GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT")
-
-
-def _route_every_method(app: Flask) -> None:
-    """Have the rules of the views match every method: Flask takes a list of known ones only."""
-    for rule in app.url_map.iter_rules():
-        if hasattr(app.view_functions.get(rule.endpoint), SOURCE):
-            rule.methods = EveryMethod(rule.methods or ())
 
 
 def webhook_routes(app: Flask) -> list[WebhookRoute]:

@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -252,13 +253,18 @@ def _read_exactly(stream: Any, wanted: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+@dataclass(slots=True, eq=False)
 class _Reading:
-    """One body being read; `done` is set by the reader, `until` is on the monotonic clock."""
+    """One body being read in its block; `until` is on the monotonic clock."""
 
-    __slots__ = ("connection", "done", "until")
     connection: socket.socket
-    done: bool
     until: float
+    done: bool = False
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        self.done = True
 
 
 class BodyDeadline:
@@ -281,21 +287,15 @@ class BodyDeadline:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    @contextmanager
-    def reading(self, connection: socket.socket) -> Iterator[None]:
-        """Limit the time in which `connection` is read in the block. Raises OutOfResources."""
-        reading = _Reading()
-        reading.connection, reading.done = connection, False
-        reading.until = time.monotonic() + self._seconds
+    def reading(self, connection: socket.socket) -> _Reading:
+        """Limit the time in which `connection` is read in the block of the result. Raises OutOfResources."""
+        if self._thread is None or not self._thread.is_alive():
+            self.start()
+        reading = _Reading(connection, time.monotonic() + self._seconds)
         self._readings.append(reading)
         if not self._awake.is_set():
             self._awake.set()
-        if self._thread is None or not self._thread.is_alive():
-            self.start()
-        try:
-            yield
-        finally:
-            reading.done = True
+        return reading
 
     def start(self) -> None:
         """Start its thread in this process, if it does not run. Raises OutOfResources."""

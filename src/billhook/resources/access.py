@@ -13,9 +13,6 @@ from billhook.fields.model import optional
 from billhook.fields.types import ExactDecimal
 from billhook.resources.base import WRITE_ONLY, Resource
 
-__all__ = ["LoginRequest", "LoginResponse", "WebhookSubscription"]
-
-
 _WITH_THRESHOLD = (
     "CommitmentUsageCrossed",
     "CurrencyCommitmentUsageCrossed",

@@ -23,22 +23,6 @@ from billhook.fields.model import optional, read, require_object
 from billhook.fields.strict_json import datetime_text, dumps, loads
 from billhook.fields.types import ExactDecimal, ListedWords, MaybeListOf, OpenEnum, UtcDatetime
 
-__all__ = [
-    "READ_ONLY",
-    "RESOURCES",
-    "WRITE_ONLY",
-    "Access",
-    "CountedPage",
-    "ErrorBody",
-    "ErrorCode",
-    "ErrorType",
-    "Page",
-    "PageQuery",
-    "Resource",
-    "StoredResource",
-    "WrongParam",
-]
-
 
 @dataclass(frozen=True)
 class Access:
@@ -58,6 +42,12 @@ READ_ONLY = Access("readOnly")
 WRITE_ONLY = Access("writeOnly")
 """Set by its users: in requests, and a response need not have it."""
 
+# What only the service sets, where it may be absent.
+ReadText: TypeAlias = Annotated[StrictStr | None, READ_ONLY]
+ReadNumber: TypeAlias = Annotated[ExactDecimal | None, READ_ONLY]
+CreatedAt: TypeAlias = Annotated[
+    UtcDatetime, READ_ONLY, Field(description="Creation time.", examples=["2026-01-15T09:30:00Z"])
+]
 _registered: dict[str, type[Resource]] = {}
 
 
@@ -140,9 +130,7 @@ class StoredResource(Resource, register=False):
     """An object stored by the service. Source: spec, "Resources and their fields", the conventions."""
 
     id: Annotated[StrictStr, READ_ONLY] = Field(description="Id assigned by the service.")
-    created_at: Annotated[UtcDatetime, READ_ONLY] = Field(
-        description="Creation time.", examples=["2026-01-15T09:30:00Z"]
-    )
+    created_at: CreatedAt
     updated_at: Annotated[UtcDatetime, READ_ONLY] = Field(
         description="Time of the last change.", examples=["2026-01-15T09:31:00Z"]
     )

@@ -13,20 +13,7 @@ from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
 from billhook.fields.model import optional
 from billhook.fields.types import ExactDecimal, Integer, ListOf, OpenEnum
-from billhook.resources.base import READ_ONLY, CountedPage, Resource, StoredResource
-
-__all__ = [
-    "BillingData",
-    "BillingDate",
-    "CatalogProduct",
-    "CatalogProductPage",
-    "CatalogProductResponse",
-    "CatalogProductUpdate",
-    "NewCatalogProduct",
-    "Plan",
-    "PlanResponse",
-    "PlanStatus",
-]
+from billhook.resources.base import READ_ONLY, CountedPage, ReadText, Resource, StoredResource
 
 
 class CatalogProductUpdate(Resource):
@@ -114,14 +101,12 @@ class Plan(StoredResource):
     Source: spec, "Resources and their fields", Plan.
     """
 
-    name: Annotated[StrictStr | None, READ_ONLY] = optional("Name of the plan.", "Growth")
+    name: ReadText = optional("Name of the plan.", "Growth")
     status: Annotated[Annotated[StrictStr, AfterValidator(OpenEnum(PlanStatus))] | None, READ_ONLY] = (
         optional("State: Active, or another.", "Active")
     )
     billing_data: Annotated[BillingData | None, READ_ONLY] = optional("Billing settings of the plan.")
-    external_id: Annotated[StrictStr | None, READ_ONLY] = optional(
-        "Id of the plan in your own system.", "plan-growth"
-    )
+    external_id: ReadText = optional("Id of the plan in your own system.", "plan-growth")
 
 
 class PlanResponse(Resource):

@@ -32,22 +32,6 @@ from billhook.resources.customers import (
     ProductIntegration,
 )
 
-__all__ = [
-    "Commitment",
-    "Contract",
-    "ContractPage",
-    "ContractProduct",
-    "ContractQuery",
-    "ContractResponse",
-    "ContractStatus",
-    "Discount",
-    "Duration",
-    "NewContract",
-    "Pricing",
-    "ProductGroup",
-    "Scheduling",
-]
-
 
 class Duration(Resource):
     """A length of time: a number of units.

@@ -22,19 +22,8 @@ from billhook.fields.types import (
     MaybeListOf,
     UtcDatetime,
 )
-from billhook.resources.base import READ_ONLY, Page, PageQuery, Resource
+from billhook.resources.base import READ_ONLY, CreatedAt, Page, PageQuery, Resource
 from billhook.resources.customers import ProductIntegration
-
-__all__ = [
-    "CreditDeduction",
-    "CreditGrant",
-    "CreditLedgerEntry",
-    "CreditLedgerPage",
-    "CreditLedgerQuery",
-    "CreditTopUp",
-    "CreditTopUpResponse",
-    "LedgerIntegration",
-]
 
 
 class CreditGrant(Resource):
@@ -129,9 +118,7 @@ class CreditLedgerEntry(Resource):
     """
 
     id: Annotated[StrictStr, READ_ONLY] = Field(description="Id of the entry.", examples=["cle_81"])
-    created_at: Annotated[UtcDatetime, READ_ONLY] = Field(
-        description="Creation time.", examples=["2026-01-15T09:30:00Z"]
-    )
+    created_at: CreatedAt
     type: StrictStr | None = optional("Type of change.")
     amount: ExactDecimal | None = optional("Change of the balance, in credits.", Decimal("-25.00"))
     balance_after_entry: ExactDecimal | None = optional(

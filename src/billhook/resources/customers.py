@@ -13,7 +13,6 @@ from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
 from billhook.fields.model import optional
 from billhook.fields.types import (
-    ExactDecimal,
     ExceededAmount,
     JsonValue,
     ListOf,
@@ -21,27 +20,7 @@ from billhook.fields.types import (
     OpenEnum,
     ProductConsumptionSnapshot,
 )
-from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, Resource, StoredResource
-
-__all__ = [
-    "Address",
-    "Contact",
-    "CustomField",
-    "CustomFieldInput",
-    "CustomFieldPage",
-    "CustomFieldResponse",
-    "CustomFieldValue",
-    "Customer",
-    "CustomerCloudSettings",
-    "CustomerIntegration",
-    "CustomerResponse",
-    "CustomerStatus",
-    "CustomerUpdate",
-    "ProductCloudSettings",
-    "ProductConsumption",
-    "ProductConsumptionsResponse",
-    "ProductIntegration",
-]
+from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, ReadNumber, Resource, StoredResource
 
 
 class CustomerIntegration(Resource):
@@ -248,21 +227,15 @@ class CustomerUpdate(Resource):
         "Current custom field values."
     )
     subsidiary: StrictStr | None = optional("Name of the subsidiary.")
-    total_outstanding_amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
-        "Total unpaid amount, in USD.", Decimal("1249.90")
-    )
-    open_amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
+    total_outstanding_amount: ReadNumber = optional("Total unpaid amount, in USD.", Decimal("1249.90"))
+    open_amount: ReadNumber = optional(
         "Amount of invoices without a billing status, in USD.", Decimal("0.00")
     )
-    overdue_amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
-        "Amount of overdue invoices, in USD.", Decimal("0.00")
-    )
-    pending_payment_amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
+    overdue_amount: ReadNumber = optional("Amount of overdue invoices, in USD.", Decimal("0.00"))
+    pending_payment_amount: ReadNumber = optional(
         "Amount of invoices pending payment, in USD.", Decimal("1249.90")
     )
-    paid_amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
-        "Amount of paid invoices, in USD.", Decimal("8120.00")
-    )
+    paid_amount: ReadNumber = optional("Amount of paid invoices, in USD.", Decimal("8120.00"))
 
 
 class Customer(StoredResource, CustomerUpdate):

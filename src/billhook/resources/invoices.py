@@ -12,19 +12,15 @@ from pydantic import Field, StrictBool, StrictStr
 
 from billhook.fields.model import optional
 from billhook.fields.types import BillingStatusWord, ExactDecimal, ListOf, MaybeListOf, UtcDatetime
-from billhook.resources.base import READ_ONLY, CountedPage, PageQuery, Resource, StoredResource
-
-__all__ = [
-    "BillingCycle",
-    "DepositTo",
-    "Invoice",
-    "InvoicePage",
-    "InvoiceQuery",
-    "InvoiceResponse",
-    "LineItem",
-    "PaymentInfo",
-    "RevenueBreakdown",
-]
+from billhook.resources.base import (
+    READ_ONLY,
+    CountedPage,
+    PageQuery,
+    ReadNumber,
+    ReadText,
+    Resource,
+    StoredResource,
+)
 
 
 class DepositTo(Resource):
@@ -98,10 +94,10 @@ class Invoice(StoredResource):
     Source: spec, "Resources and their fields", Invoice; for the states, "States and transitions".
     """
 
-    customer_id: Annotated[StrictStr | None, READ_ONLY] = optional("Id of the customer.", "cus_1042")
-    contract_id: Annotated[StrictStr | None, READ_ONLY] = optional("Id of the contract.", "con_2001")
-    name: Annotated[StrictStr | None, READ_ONLY] = optional("Name of the invoice.", "January 2026")
-    account_id: Annotated[StrictStr | None, READ_ONLY] = optional("Id of the account.")
+    customer_id: ReadText = optional("Id of the customer.", "cus_1042")
+    contract_id: ReadText = optional("Id of the contract.", "con_2001")
+    name: ReadText = optional("Name of the invoice.", "January 2026")
+    account_id: ReadText = optional("Id of the account.")
     revenue_breakdown: Annotated[RevenueBreakdown | None, READ_ONLY] = optional("Breakdown of the amount.")
     billing_status: Annotated[BillingStatusWord | None, READ_ONLY] = optional(
         "Payment state: None, Paid, Rejected, PendingPayment, Overdue, or another.", "PendingPayment"
@@ -112,9 +108,7 @@ class Invoice(StoredResource):
     )
     billing_cycle: Annotated[BillingCycle | None, READ_ONLY] = optional("Billing cycle of the invoice.")
     line_items: Annotated[MaybeListOf[LineItem], READ_ONLY] = optional("Line items of the invoice.")
-    amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
-        "Total amount of the invoice.", Decimal("1249.90")
-    )
+    amount: ReadNumber = optional("Total amount of the invoice.", Decimal("1249.90"))
     is_trial: Annotated[StrictBool | None, READ_ONLY] = optional(
         "Whether the invoice belongs to a trial contract.", False
     )

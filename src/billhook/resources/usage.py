@@ -24,35 +24,6 @@ from billhook.fields.types import (
 )
 from billhook.resources.base import CountedPage, PageQuery, Resource, StoredResource
 
-__all__ = [
-    "MAX_BATCH_BYTES",
-    "MAX_BATCH_EVENTS",
-    "MAX_PAGE_EVENTS",
-    "Aggregation",
-    "AggregationRequest",
-    "CloudUsageResult",
-    "CloudUsageSubmission",
-    "DataPoint",
-    "DryRunEvent",
-    "DryRunResult",
-    "EventBatch",
-    "EventPage",
-    "EventQuery",
-    "IngestionResult",
-    "InvalidEvent",
-    "Measurement",
-    "MeasurementResponse",
-    "MeterKey",
-    "MeterValue",
-    "NewMeasurement",
-    "PartnerSubmission",
-    "Period",
-    "UsageDate",
-    "UsageEvent",
-    "UsageWindow",
-]
-
-
 MAX_BATCH_EVENTS = 1000
 MAX_BATCH_BYTES = 256 * 1024
 MAX_PAGE_EVENTS = 1000

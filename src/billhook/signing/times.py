@@ -69,10 +69,6 @@ def _read_unix(text: str, header: str) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _write_unix(now: datetime) -> str:
-    return str(_since_1970(now))
-
-
 def _read_milliseconds(text: str, header: str) -> datetime:
     if not _MILLISECONDS.fullmatch(text) or int(text) // 1000 > LAST_TIMESTAMP:
         raise SignatureMalformed(
@@ -136,7 +132,7 @@ def _write_http(now: datetime) -> str:
     return format_datetime(require_aware(now).astimezone(UTC), usegmt=True)
 
 
-UNIX: Final = TimeFormat("unix", _read_unix, _write_unix, _DIGITS, _DIGITS, _DIGITS)
+UNIX: Final = TimeFormat("unix", _read_unix, lambda now: str(_since_1970(now)), _DIGITS, _DIGITS, _DIGITS)
 # A year has four digits and a date ten characters, so nothing before an ISO time makes it a longer one; an
 # HTTP date has 29 characters, always.
 TIME_FORMATS: Final = {

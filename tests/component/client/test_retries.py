@@ -109,14 +109,10 @@ def test_the_repeatable_operations_are_those_safe_by_the_specification():
     reads = {operation.name for operation in OPERATIONS.values() if operation.method == "GET"}
 
     assert repeatable == reads | {
-        "POST /login",
-        "PUT /events",
-        "POST /v2/events",
-        "POST /events/dry-run",
-        "POST /v2/events/aggregation",
-        "PUT /customers/{customerId}",
+        "POST /login", "PUT /events", "POST /v2/events", "POST /events/dry-run",
+        "POST /v2/events/aggregation", "PUT /customers/{customerId}",
         "PUT /catalogProducts/{catalogProductId}",
-    }
+    }  # fmt: skip
 
 
 def test_a_creation_is_repeated_where_the_connection_was_never_made(client_of, moving):
@@ -261,13 +257,10 @@ def test_an_error_that_is_not_the_clients_is_not_tried_again(client_of):
 # --- the policy -----------------------------------------------------------------------------------
 
 
-def test_a_policy_has_attempts():
+def test_a_policy_has_attempts_and_times():
     for attempts in (0, -1, 101):
         with pytest.raises(ConfigError, match=rf"attempts is {attempts}: it must be from 1 to 100"):
             RetryPolicy(attempts=attempts)
-
-
-def test_a_policys_times_are_times():
     for name in ("total_seconds", "first_wait_seconds", "longest_wait_seconds"):
         for seconds in (0, -1, 86_401, float("nan"), float("inf")):
             told = rf"{name} is {seconds!r}: it must be above 0 and at most 86400"

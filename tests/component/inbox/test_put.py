@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from billhook.errors import DeadlinePassed, Draining, InboxUnavailable
 from billhook.inbox import NewDelivery, PutStatus, Receipt, committer
-from billhook.inbox.committer import Committer
+from billhook.inbox.committer import Committer, _ThreadReceipt
 from billhook.inbox.sqlite.library import sqlite3
 from support.inbox_view import NOON, Foreigner, change, hung, incoming, is_writable, open_inbox, rows, value
 from support.postgres import only_sqlite
@@ -383,7 +382,7 @@ def test_after_a_slow_batch_a_request_that_comes_before_the_turn_to_write_is_in_
 
 def test_a_request_that_is_interrupted_while_its_batch_is_committed_holds_up_no_other(monkeypatch):
     begun, queued, taken, ended = (threading.Event() for _ in range(4))
-    result, seconds = Future.result, []
+    result, seconds = _ThreadReceipt.result, []
 
     def commit(batch):
         if batch[0].key == "before":
@@ -408,7 +407,7 @@ def test_a_request_that_is_interrupted_while_its_batch_is_committed_holds_up_no_
         if key == "interrupted":
             ended.set()
 
-    monkeypatch.setattr(Future, "result", interrupted)
+    monkeypatch.setattr(_ThreadReceipt, "result", interrupted)
     committer = Committer(commit, (), 20.0)
     threads = [
         threading.Thread(target=put, args=(key,), name=key) for key in ("before", "interrupted", "next")

@@ -45,22 +45,12 @@ def environ(stream, length=None, *, terminated=False):
     return found
 
 
-def test_a_body_with_content_length_is_read_in_any_number_of_pieces():
-    stream = Stream(b"ab", b"c", b"de")
+def test_a_body_with_content_length_is_read_in_any_number_of_pieces_and_no_byte_beyond():
+    pieces, more = Stream(b"ab", b"c", b"de"), io.BytesIO(b"abcdeNEXT")
 
-    assert read_body(environ(stream, "5"), 10) == b"abcde"
-    assert stream.asked == [5, 3, 2]
-
-
-def test_no_byte_beyond_the_content_length_is_read():
-    stream = io.BytesIO(b"abcdeNEXT")
-
-    assert read_body(environ(stream, "5"), 10) == b"abcde"
-    assert stream.read() == b"NEXT"
-
-
-def test_leading_zeros_of_a_length_mean_nothing():
-    assert read_body(environ(io.BytesIO(b"abcde"), "0" * 24 + "5"), 10) == b"abcde"
+    assert read_body(environ(pieces, "5"), 10) == b"abcde"
+    assert read_body(environ(more, "0" * 24 + "5"), 10) == b"abcde"  # leading zeros mean nothing
+    assert (pieces.asked, more.read()) == ([5, 3, 2], b"NEXT")
 
 
 def test_a_declared_length_over_the_limit_is_refused_unread():
@@ -82,24 +72,19 @@ def test_a_body_without_a_length_is_read_to_one_byte_over_the_limit():
         assert stream.tell() == 11
 
 
-@pytest.mark.parametrize("pieces", [(), (b"abc",), (b"a", b"bcd")])
-def test_a_body_shorter_than_declared_is_incomplete(pieces):
-    with pytest.raises(BodyIncomplete, match="of 5 bytes came"):
-        read_body(environ(Stream(*pieces), "5"), 10)
+ERRORS = [ValueError("chunk"), OSError("reset"), TimeoutError(), EOFError()]
+NO_LENGTHS = ["-1", "+1", "1.0", "0x1", " 1", "1 ", "\u0661", "1_0", "9" * 19, "1,1", "two"]
+INCOMPLETE = [
+    *((pieces, "5", "of 5 bytes came") for pieces in ((), (b"abc",), (b"a", b"bcd"))),
+    *(((b"a", error), "5", f"^{type(error).__name__}$") for error in ERRORS),
+    *(((b"x",), length, "Content-Length is no number") for length in NO_LENGTHS),
+]
 
 
-@pytest.mark.parametrize("error", [ValueError("chunk"), OSError("reset"), TimeoutError(), EOFError()])
-def test_any_stream_error_is_an_incomplete_body_named_by_its_class(error):
-    with pytest.raises(BodyIncomplete, match=f"^{type(error).__name__}$"):
-        read_body(environ(Stream(b"a", error), "5"), 10)
-
-
-@pytest.mark.parametrize(
-    "length", ["-1", "+1", "1.0", "0x1", " 1", "1 ", "\u0661", "1_0", "9" * 19, "1,1", "two"]
-)
-def test_a_length_that_is_no_number_is_incomplete(length):
-    with pytest.raises(BodyIncomplete, match="Content-Length is no number"):
-        read_body(environ(Stream(b"x"), length), 10)
+def test_a_body_that_is_short_or_breaks_or_has_no_length_is_incomplete_and_says_why():
+    for pieces, length, told in INCOMPLETE:
+        with pytest.raises(BodyIncomplete, match=told):
+            read_body(environ(Stream(*pieces), length), 10)
 
 
 def test_no_length_or_none_to_speak_of_is_no_body():

@@ -127,14 +127,9 @@ def test_a_request_without_a_content_type_is_as_good(receiver, where):
 def test_a_body_read_by_the_app_is_used_if_its_length_is_the_declared_one(receiver):
     """The server's stream must not be touched then: that of Werkzeug's server has no end."""
     cases = [
-        ("2", b"{}", 200),
-        ("02", b"{}", 200),
-        ("2", b"{", 400),
-        ("2", b"", 400),
-        ("two", b"{}", 400),
-        ("9" * 5_000, b"{}", 400),
-        ("101", b"x" * 101, 413),
-    ]
+        ("2", b"{}", 200), ("02", b"{}", 200), ("2", b"{", 400), ("2", b"", 400), ("two", b"{}", 400),
+        ("9" * 5_000, b"{}", 400), ("101", b"x" * 101, 413),
+    ]  # fmt: skip
 
     answers = [
         accept(receiver, cached=read, CONTENT_LENGTH=length, **{"wsgi.input": None})
@@ -193,27 +188,19 @@ def test_the_answer_without_memory_is_503_even_where_nothing_can_be_logged(recei
     ]
 
 
-def test_a_thread_for_slow_bodies_that_cannot_start_is_503_and_the_next_delivery_is_stored(
-    receiver, monkeypatch, gunicorn
+@pytest.mark.parametrize(
+    "told", ["resources: the thread billhook-slow-bodies", "storage: the thread billhook-committer"]
+)
+def test_a_thread_that_cannot_start_is_503_and_the_next_delivery_is_stored(
+    receiver, monkeypatch, gunicorn, caplog, told
 ):
     with monkeypatch.context() as context:
         context.setattr(threading.Thread, "start", no_thread)
-        refused = accept(receiver, **gunicorn)
+        refused = accept(receiver, **(gunicorn if "slow-bodies" in told else {}))
     taken = accept(receiver)
 
     assert (refused.status, taken.status) == (503, 200)
-
-
-def test_a_committer_thread_that_cannot_start_is_503_and_the_next_delivery_is_stored(
-    receiver, monkeypatch, caplog
-):
-    with monkeypatch.context() as context:
-        context.setattr(threading.Thread, "start", no_thread)
-        refused = accept(receiver)
-    taken = accept(receiver)
-
-    assert (refused.status, taken.status) == (503, 200)
-    assert "storage: the thread billhook-committer cannot be started: can't start new thread" in caplog.text
+    assert f"{told} cannot be started: can't start new thread" in caplog.text
 
 
 def found(inbox, clock):

@@ -92,13 +92,8 @@ def test_an_event_is_named_by_its_class_its_type_or_an_instance(app_of):
 
 def test_a_misspelt_field_is_refused_with_the_nearest_name_and_nothing_is_sent(app_of):
     app = app_of(Shop().handlers)
-    nearest = {
-        "invoiceid": "invoice_id",
-        "invoice": "invoice_id",
-        "invioceId": "invoice_id",
-        "age": "age_seconds",
-        "sign": "signed",
-    }
+    nearest = dict.fromkeys(("invoiceid", "invoice", "invioceId"), "invoice_id")
+    nearest |= {"age": "age_seconds", "sign": "signed"}
 
     for name, meant in nearest.items():
         for given in (InvoiceApproved, "InvoiceApproved", sample(InvoiceApproved)):
@@ -124,12 +119,8 @@ def test_what_is_refused_is_told_with_its_cause(app_of):
     app = app_of(Shop().handlers)
     wrong = "whsec_bm90IHRoZSBzZWNyZXQgYXQgYWxsISE="
 
-    answers = [
-        deliver(app, InvoiceApproved, signed=False),
-        deliver(app, InvoiceApproved, signed=wrong),
-        deliver(app, InvoiceApproved, age_seconds=301),
-        deliver(app, InvoiceApproved, age_seconds=-301),
-    ]
+    ways = ({"signed": False}, {"signed": wrong}, {"age_seconds": 301}, {"age_seconds": -301})
+    answers = [deliver(app, InvoiceApproved, **how) for how in ways]
 
     assert [answer.status for answer in answers] == [401] * 4
     assert refused(app) == ["missing", "mismatch", "stale", "future"]

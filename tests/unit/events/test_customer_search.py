@@ -37,41 +37,30 @@ WITHOUT_CUSTOMER_ID = {
 }  # fmt: skip
 
 
-def test_a_customer_is_found_wherever_a_field_identifies_it():
+FOUND = [
+    '{"customerId": "42"}', '{"customer_id": "42"}', '{"a": [{"b": {"customerId": "42"}}]}',
+    '{"customerIds": ["7", "42"]}', '{"customerId": 42}', '{"customer": {"id": "42"}}',
+    '{"customer": {"externalId": "42"}}', '{"customers": [{"aliases": ["x", "42"]}]}', '{"customer": "42"}',
+    '{"customerId": "\\u0034\\u0032"}', '{"customerId": "1", "customerId": "42"}',
+    '{"customerId": "42", "customerId": "1"}',
+]  # fmt: skip
+ELSEWHERE = [
+    '{"customerId": "420"}', '{"customerId": "142"}', '{"invoiceNumber": "42"}', '{"id": "42"}',
+    '{"contract": {"externalId": "42"}}', '{"amount": 42}', '{"customer": {"plan": {"id": "42"}}}',
+    '{"note": "customerId: 42"}', '["42"]', '"42"',
+]  # fmt: skip
+
+
+def test_a_customer_is_found_wherever_a_field_identifies_it_and_nowhere_else():
     for event_type, body in (
-        ("X", '{"customerId": "42"}'),
-        ("X", '{"customer_id": "42"}'),
-        ("X", '{"a": [{"b": {"customerId": "42"}}]}'),
-        ("X", '{"customerIds": ["7", "42"]}'),
-        ("X", '{"customerId": 42}'),
-        ("X", '{"customer": {"id": "42"}}'),
-        ("X", '{"customer": {"externalId": "42"}}'),
-        ("X", '{"customers": [{"aliases": ["x", "42"]}]}'),
-        ("X", '{"customer": "42"}'),
         ("AnonymousCustomer", '{"id": "42"}'),
         ("CustomerCreated", '{"customerId": "c", "externalId": "42"}'),
-        ("X", '{"customerId": "\\u0034\\u0032"}'),
-        ("X", '{"customerId": "1", "customerId": "42"}'),
-        ("X", '{"customerId": "42", "customerId": "1"}'),
+        *(("X", body) for body in FOUND),
     ):
         assert names_customer(event_type, body.encode(), "42") is True
         assert has_part(body.encode(), "42")
-
-
-def test_the_same_text_elsewhere_is_another_customers():
-    for event_type, body in (
-        ("X", '{"customerId": "420"}'),
-        ("X", '{"customerId": "142"}'),
-        ("X", '{"invoiceNumber": "42"}'),
-        ("X", '{"id": "42"}'),
-        ("X", '{"contract": {"externalId": "42"}}'),
-        ("X", '{"amount": 42}'),
-        ("X", '{"customer": {"plan": {"id": "42"}}}'),
-        ("X", '{"note": "customerId: 42"}'),
-        ("X", '["42"]'),
-        ("X", '"42"'),
-    ):
-        assert names_customer(event_type, body.encode(), "42") is False
+    for body in ELSEWHERE:
+        assert names_customer("X", body.encode(), "42") is False
 
 
 def test_of_a_body_that_is_not_json_nothing_can_be_said_if_it_has_the_id():

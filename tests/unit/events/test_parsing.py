@@ -65,28 +65,19 @@ def test_the_details_place_every_mistake_and_repeat_no_value():
     ) as caught:
         parse_event("ContractCreated", json.dumps(body).encode())
 
+    first = ("customer", "integrationEntities", 0)
     assert [detail["loc"] for detail in caught.value.details] == [
-        ("date",),
-        ("status",),
-        ("startDate",),
-        ("customer", "aliases", 1),
-        ("customer", "integrationEntities", 0, "integrationProvider"),
-        ("customer", "integrationEntities", 0, "integrationExternalId"),
-        ("customer", "integrationEntities", 0, "syncStatus"),
-    ]
+        ("date",), ("status",), ("startDate",), ("customer", "aliases", 1),
+        *((*first, name) for name in ("integrationProvider", "integrationExternalId", "syncStatus")),
+    ]  # fmt: skip
     assert {frozenset(detail) for detail in caught.value.details} == {frozenset({"loc", "msg", "type"})}
     assert "hunter2" not in f"{caught.value} {json.dumps(caught.value.details)}"
     assert "1700000000" not in f"{caught.value} {json.dumps(caught.value.details)}"
 
 
-def test_the_wire_has_one_spelling():
-    body = json.dumps({"date": "2026-01-15T09:30:00Z", "invoice_id": "inv_1"}).encode()
-
+def test_the_wire_has_one_spelling_and_another_name_is_that_of_an_extra_field():
     with pytest.raises(InvalidPayload, match=r"because of invoiceId$"):
-        parse_event("InvoiceApproved", body)
-
-
-def test_a_snake_case_name_of_a_field_is_an_extra_field():
+        parse_event("InvoiceApproved", b'{"date":"2026-01-15T09:30:00Z","invoice_id":"inv_1"}')
     event = parse_event(
         "InvoiceApproved", b'{"date":"2026-01-15T09:30:00Z","invoice_id":"twin","invoiceId":"inv_1"}'
     )

@@ -24,15 +24,10 @@ def test_a_sample_of_each_type_has_nothing_beyond_its_model():
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        ("x", "StrictStr"),
-        (True, "StrictBool"),
-        (5, "ExactDecimal"),
-        (Decimal("2.50"), "ExactDecimal"),
-        ([1], "ListOf[JsonValue]"),
-        ({"a": 1}, "JsonObject"),
-        (None, "JsonValue"),
+        ("x", "StrictStr"), (True, "StrictBool"), (5, "ExactDecimal"), (Decimal("2.50"), "ExactDecimal"),
+        ([1], "ListOf[JsonValue]"), ({"a": 1}, "JsonObject"), (None, "JsonValue"),
     ],
-)
+)  # fmt: skip
 def test_a_new_field_comes_with_the_line_for_the_model(value, kind):
     (found,) = unlisted(PingTest, {"discountCode": value})
 

@@ -25,27 +25,22 @@ def attempt(function, context=nullcontext):
     return call(handler, "app", context, EVENT, DELIVERY)
 
 
-def raising(error):
+def raising(error, *, is_async=False):
     def handler(event):
         raise error
 
-    return handler
-
-
-def async_raising(error):
-    async def handler(event):
+    async def async_handler(event):
         raise error
 
-    return handler
+    return async_handler if is_async else handler
 
 
 # --- calling --------------------------------------------------------------------------------------
 
 
 def test_any_returned_value_is_success():
-    assert attempt(lambda event: None) is None
-    assert attempt(lambda event: False) is None
-    assert attempt(lambda event: ValueError("returned, not raised")) is None
+    for value in (None, False, ValueError("returned, not raised")):
+        assert attempt(lambda event, value=value: value) is None
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -74,27 +69,19 @@ def test_a_handler_gets_its_event_and_its_delivery():
     assert given == [(EVENT, DELIVERY)]
 
 
-def test_an_async_handler_is_awaited():
+def test_an_async_handler_or_object_is_awaited():
     given = []
 
     async def handler(event, delivery):
         await asyncio.sleep(0)
         given.append(delivery.id)
 
-    assert attempt(handler) is None
-    assert given == [7]
-
-
-def test_an_object_with_an_async_call_is_awaited():
-    given = []
-
-    class Handler:
+    class Callable:
         async def __call__(self, event):
             given.append(event)
 
-    attempt(Handler())
-
-    assert given == [EVENT]
+    assert (attempt(handler), attempt(Callable())) == (None, None)
+    assert given == [7, EVENT]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -130,7 +117,7 @@ def test_a_handler_runs_inside_the_context():
 @pytest.mark.parametrize("is_async", [False, True])
 def test_any_exception_of_a_handler_is_a_failed_attempt(is_async):
     for error in (ValueError("no"), KeyError("k"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()):
-        failed = attempt(async_raising(error) if is_async else raising(error))
+        failed = attempt(raising(error, is_async=is_async))
 
         assert failed.exception is error
         assert failed.error.startswith(type(error).__name__)
@@ -189,10 +176,6 @@ def test_texts_are_cut_to_a_size_worth_storing():
 SCHEDULE = RetrySchedule.of((10, 60))
 
 
-def test_the_schedule_is_one_attempt_more_than_it_has_waits():
-    assert (SCHEDULE.attempts, RetrySchedule.of(()).attempts) == (3, 1)
-
-
 def test_decide_depends_on_the_error_and_the_attempt():
     decisions = [
         (ValueError(), 1, RetryDecision(retry_after_seconds=10)),
@@ -210,25 +193,20 @@ def test_decide_depends_on_the_error_and_the_attempt():
 
     found = [(error, number, decide(error, number, SCHEDULE)) for error, number, _ in decisions]
     assert found == decisions
+    assert (SCHEDULE.attempts, RetrySchedule.of(()).attempts) == (3, 1)
+    outcomes = (RetryDecision(), RetryDecision(discarded=True), RetryDecision(retry_after_seconds=0))
+    assert [outcome.dead for outcome in outcomes] == [True, False, False]
 
 
-def test_dead_is_neither_again_nor_discarded():
-    assert RetryDecision().dead
-    assert not RetryDecision(discarded=True).dead
-    assert not RetryDecision(retry_after_seconds=0).dead
+def test_a_handlers_own_decision_has_a_text_and_a_wait_that_can_be():
+    told = {str(each) for each in (Retry(), Retry("busy"), Discard(), Discard("old"))}
 
-
-def test_retry_takes_only_what_can_be_waited():
+    assert told == {
+        "the handler asked for another attempt", "busy", "the handler discarded the delivery", "old",
+    }  # fmt: skip
     for seconds in (-1, 31 * 86_400 + 1, float("nan")):
         with pytest.raises(ValueError, match="after_seconds must be between 0 and 31 days, got"):
             Retry(after_seconds=seconds)
-
-
-def test_the_signals_of_a_handler_have_a_text_even_without_a_reason():
-    assert str(Retry()) == "the handler asked for another attempt"
-    assert str(Retry("busy")) == "busy"
-    assert str(Discard()) == "the handler discarded the delivery"
-    assert str(Discard("old")) == "old"
 
 
 def test_a_delivery_does_not_show_its_body_or_headers():

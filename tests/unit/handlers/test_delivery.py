@@ -19,13 +19,10 @@ def delivery(source="default", key="msg_1", variant=""):
     return Delivery(1, key, source, "PingTest", 1, now, None, b"{}", Headers({}), variant=variant)
 
 
-def test_the_idempotency_key_names_the_source_too():
+def test_the_idempotency_key_names_the_source_too_and_a_replayed_conflict_has_its_own():
     assert delivery().idempotency_key == "default:msg_1"
     assert delivery("partner").idempotency_key == "partner:msg_1"
     assert delivery("partner").key == delivery().key
-
-
-def test_a_replayed_conflict_has_its_own_idempotency_key():
     assert delivery(variant="PaymentFailed").idempotency_key == "default:msg_1,PaymentFailed"
 
 

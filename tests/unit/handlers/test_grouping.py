@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from billhook.errors import Discard, Retry
 from billhook.handlers import HandlerFailure
 from billhook.handlers.grouping import group_of
-from billhook.printable import without_ids
 
 
 def failing(function, *arguments):
@@ -164,25 +161,3 @@ def test_an_exception_whose_text_cannot_be_made_has_a_group():
     group = HandlerFailure.from_exception(Mute()).group
 
     assert "Mute" in group.key
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("customer cus_12 owes 430.00 USD", "customer … owes … USD"),
-        ("KeyError: 'Acme Ltd'", "KeyError: …"),
-        ('no account for "Zoë \\" Ltd"', "no account for …"),
-        ("mail to ada@example.com failed", "mail to … failed"),
-        ("f1b2c3d4-0000-4000-8000-000000000000: gone", "…: gone"),
-        ("can't reach the ledger: it's closed", "can't reach the ledger: it's closed"),
-        ("first line\nsecond line", "first line"),
-        ("", ""),
-    ],
-)
-def test_ids_numbers_addresses_and_quoted_texts_are_replaced(text, shown):
-    assert without_ids(text) == shown
-
-
-def test_a_long_text_costs_little_and_is_cut():
-    assert len(without_ids("a" * 100_000)) == 200
-    assert without_ids("'" * 3_000) == "…" * 200

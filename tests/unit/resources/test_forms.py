@@ -117,9 +117,6 @@ def test_extra_fields_are_in_every_form():
     assert event.model_extra == {"source": "import", "tags": [Decimal("1.10")]}
     for body in (event.to_json(), event.to_request(), event.to_response()):
         assert body.endswith(b'"source":"import","tags":[1.10]}')
-
-
-def test_an_extra_value_without_a_json_form_raises_when_sent():
     with pytest.raises(TypeError, match="a set has no JSON form"):
         CustomerUpdate(tags={1}).to_request()
 

@@ -172,41 +172,20 @@ CLAIMS = json.dumps(GOOD).encode()
 ALG = b'{"alg":"HS256"}'
 
 
-def test_an_invalid_token_is_malformed():
-    taken, told = [], []
-    for text in (
-        "",
-        ".",
-        "..",
-        "...",
-        token() + ".",
-        "." + token(),
-        token().replace(".", ".."),
-        token().rpartition(".")[0],
-        token() + "=",
-        token() + " ",
-        " " + token(),
-        "Bearer " + token(),
-        token().replace("_", "/").replace("-", "+") + "+",
-        signed(ALG, b"[]"),
-        signed(ALG, b"5"),
-        signed(ALG, b"\xff"),
-        signed(ALG, b"{"),
-        signed(ALG, CLAIMS[:-1] + b', "iat": 1}'),
-        signed(b"[" * 1_500, CLAIMS),
-        signed(ALG, b"[" * 3_000),
-        signed(ALG, b'{"iat": 1e999999}'),
-        signed(ALG, b'{"iat": NaN}'),
-        signed(ALG, b'{"data": "\\ud800"}'),
-        "x" * 9_000,
-    ):
-        try:
-            taken.append((text, judged(text)))
-        except SignatureMalformed as refused:
-            told.append(str(refused))
+NOT_TOKENS = [
+    "", ".", "..", "...", "x" * 9_000, f"{token()}.", f".{token()}", token().replace(".", ".."),
+    token().rpartition(".")[0], f"{token()}=", f"{token()} ", f" {token()}", f"Bearer {token()}",
+    token().replace("_", "/").replace("-", "+") + "+",
+    signed(ALG, CLAIMS[:-1] + b', "iat": 1}'), signed(b"[" * 1_500, CLAIMS), signed(ALG, b"[" * 3_000),
+    *(signed(ALG, part) for part in (b"[]", b"5", b"\xff", b"{", b'{"iat": 1e999999}', b'{"iat": NaN}')),
+    signed(ALG, b'{"data": "\\ud800"}'),
+]  # fmt: skip
 
-    assert taken == []
-    assert all(HEADER in each for each in told)
+
+def test_an_invalid_token_is_malformed():
+    for text in NOT_TOKENS:
+        with pytest.raises(SignatureMalformed, match=HEADER):
+            judged(text)
 
 
 @given(st.data())
@@ -281,6 +260,8 @@ def test_keys_are_judged_at_the_start():
     private, public = rsa_pems("case")
     curve = ec.generate_private_key(ec.SECP384R1())
     small = rsa_pems("short", 1024)[1]
+    own = ec.generate_private_key(ec.SECP256R1()).public_key()  # in another form than PEM
+    der = own.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     for scheme, key, text in (
         (RS256, private, "a private key was given to verify with"),
         (RS256, small, "an RSA key of 1024 bits is too short"),
@@ -288,6 +269,7 @@ def test_keys_are_judged_at_the_start():
         (BodyJWT(algorithm="ES256"), public, "a key is not one for ES256"),
         (BodyJWT(algorithm="ES256"), pems(curve)[1], "a key is not one for ES256"),
         (BodyJWT(algorithm="ES256"), "nonsense", "a key is not one for ES256"),
+        (BodyJWT(algorithm="ES256"), base64.b64encode(der).decode(), "for ES256: give a PEM of its kind"),
     ):
         with pytest.raises(ConfigError, match=text):
             scheme.load([key])
@@ -315,11 +297,3 @@ def test_body_jwt_without_its_extra_raises_when_constructed(monkeypatch):
 
     with pytest.raises(MissingExtra, match=re.escape(install_command("jwt"))):
         BodyJWT()
-
-
-def test_a_key_in_another_form_is_none():
-    key = ec.generate_private_key(ec.SECP256R1()).public_key()
-    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-
-    with pytest.raises(ConfigError, match="a key is not one for ES256: give a PEM of its kind"):
-        BodyJWT(algorithm="ES256").load([base64.b64encode(der).decode()])

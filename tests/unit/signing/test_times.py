@@ -17,7 +17,11 @@ from support.signing_cases import NOW, TEXT_SECRET, Delivery, verify
 
 AT = datetime(2026, 1, 15, 9, 30, 5, tzinfo=UTC)
 GOOD = {
-    "unix": {"1768469405": AT, "0": datetime(1970, 1, 1, tzinfo=UTC)},
+    "unix": {
+        "1768469405": AT,
+        "0": datetime(1970, 1, 1, tzinfo=UTC),
+        "253402300799": datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC),
+    },
     "unix-ms": {
         "1768469405000": AT,
         "1768469405551": AT + timedelta(milliseconds=551),

@@ -95,7 +95,7 @@ def test_a_strangers_signature_is_a_mismatch_and_is_never_called_stale():
 # --- the delivery's key ---------------------------------------------------------------------------
 
 
-def test_without_an_id_the_key_is_the_hash_of_the_signed_bytes():
+def test_the_key_is_the_signed_id_or_else_the_hash_of_the_signed_bytes():
     for label, content in (
         ("timestamped-hmac", f"{TIMESTAMP}.{{}}"),
         ("timestamped-rsa", f"{TIMESTAMP}.{{}}"),
@@ -107,13 +107,8 @@ def test_without_an_id_the_key_is_the_hash_of_the_signed_bytes():
         verdict = case.verify(case.sign(b"{}"))
 
         assert verdict.key == "sha256:" + hashlib.sha256(content.encode()).hexdigest()
-
-
-def test_the_signed_id_is_the_key():
     for label in ("standard-webhooks-v1", "standard-webhooks-v1a", "template-all-fields-ed25519"):
-        case = CASE_OF[label]
-
-        assert case.verify(case.sign()).key == "msg_1"
+        assert CASE_OF[label].verify(CASE_OF[label].sign()).key == "msg_1"
 
 
 def test_signing_without_an_id_generates_a_new_one():
@@ -150,26 +145,21 @@ def test_during_rotation_a_signature_by_either_secret_is_good(scheme, pairs):
             verify(scheme, delivery, others)
 
 
-def test_one_valid_signature_in_a_list_of_16_is_enough():
-    good = STANDARD.sign().headers
-    stranger = STANDARD.sign(secret=OTHER_WHSEC).headers["webhook-signature"]
+@pytest.mark.parametrize(
+    ("case", "header", "separator"),
+    [(STANDARD, "webhook-signature", " "), (TIMED_HMAC, "X-Webhook-Signature", ",")],
+    ids=lambda value: getattr(value, "label", ""),
+)
+def test_one_valid_signature_in_a_list_of_16_is_enough(case, header, separator):
+    good, stranger = case.sign().headers, case.sign(secret=case.stranger).headers[header]
+    time, comma, _ = good[header].partition(",") if case is TIMED_HMAC else ("", "", "")
+    own, others = (text.removeprefix(f"{time}{comma}") for text in (good[header], stranger))
 
     for position in (0, 1, 15):
-        entries = [stranger] * 16
-        entries[position] = good["webhook-signature"]
-        verdict = STANDARD.verify(Delivery(good | {"webhook-signature": " ".join(entries)}, b"{}"))
-        assert verdict.key == "msg_1"
-
-
-def test_one_valid_v1_signature_among_16_is_enough():
-    good = TIMED_HMAC.sign().headers["X-Webhook-Signature"].split(",")[1]
-    stranger = TIMED_HMAC.sign(secret=OTHER_TEXT_SECRET).headers["X-Webhook-Signature"].split(",")[1]
-
-    for position in (0, 1, 15):
-        entries = [stranger] * 16
-        entries[position] = good
-        header = ",".join([*entries, f"t={TIMESTAMP}"])
-        assert TIMED_HMAC.verify(Delivery({"X-Webhook-Signature": header}, b"{}")).signed_at == NOW
+        entries = [others] * 16
+        entries[position] = own
+        listed = f"{time}{comma}{separator.join(entries)}"
+        assert case.verify(Delivery(good | {header: listed}, b"{}")).signed_at == NOW
 
 
 def test_signatures_of_unknown_versions_are_ignored():
@@ -331,13 +321,3 @@ def test_a_naive_time_is_the_callers_mistake():
             case.sign(at=naive)
         with pytest.raises(ValueError, match="now must be an aware datetime"):
             case.verify(case.sign(), at=naive)
-
-
-def test_the_first_and_the_last_second_can_be_signed_and_nothing_before():
-    first = datetime(1970, 1, 1, tzinfo=UTC)
-    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-
-    for moment in (first, last):
-        assert STANDARD.verify(STANDARD.sign(at=moment), at=moment).signed_at == moment
-    with pytest.raises(ValueError, match="cannot sign at 1969-12-31T23:59:58"):
-        STANDARD.sign(at=first - timedelta(seconds=2))
