@@ -20,7 +20,8 @@ from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.counts import Counts
 from billhook.inbox.diagnosis import inbox_facts, newest_deliveries
-from billhook.inbox.facts import PostgresFacts, SqliteFacts
+from billhook.inbox.postgres.facts import PostgresFacts
+from billhook.inbox.sqlite.facts import SqliteFacts
 from billhook.inbox.sqlite.library import sqlite3
 from billhook.settings import OPTIONS
 from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC

@@ -12,11 +12,9 @@ from billhook import gunicorn_conf
 from billhook.doctor.checks import clock_text, retention_text, secret_files_text, workers_text
 from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
 from billhook.doctor.deliveries import clock_findings, payload_findings
-from billhook.doctor.inbox import postgres_findings, sqlite_findings
 from billhook.inbox.diagnosis import SampledDelivery
-from billhook.inbox.facts import PostgresFacts, SqliteFacts
-from billhook.inbox.postgres.facts import is_local
-from billhook.inbox.sqlite.facts import file_system_of
+from billhook.inbox.postgres.facts import PostgresFacts, is_local
+from billhook.inbox.sqlite.facts import SqliteFacts, file_system_of
 from billhook.settings import OPTIONS
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
@@ -52,8 +50,8 @@ def codes(findings) -> list[tuple[str, str]]:
 
 
 def test_a_good_inbox_has_no_findings():
-    assert codes(sqlite_findings(GOOD_SQLITE, "darwin")) == []
-    assert codes(postgres_findings(GOOD_POSTGRES)) == []
+    assert codes(GOOD_SQLITE.problems(2, 1, "darwin")) == []
+    assert codes(GOOD_POSTGRES.problems(2, 1)) == []
 
 
 SQLITE_FAULTS = [
@@ -72,14 +70,14 @@ SQLITE_FAULTS = [
 
 def test_each_fault_of_a_sqlite_inbox_is_one_finding():
     for fault, level, code in SQLITE_FAULTS:
-        found = codes(sqlite_findings(replace(GOOD_SQLITE, **fault), "darwin"))
+        found = codes(replace(GOOD_SQLITE, **fault).problems(2, 1, "darwin"))
         assert found == [(level, code)], fault
 
 
 def test_fullfsync_matters_on_macos_alone_and_an_unknown_file_system_is_no_fault():
     facts = replace(GOOD_SQLITE, fullfsync=False, file_system=None)
 
-    assert codes(sqlite_findings(facts, "linux")) == []
+    assert codes(facts.problems(2, 1, "linux")) == []
 
 
 SERVER_FAULTS = [
@@ -96,13 +94,13 @@ SERVER_FAULTS = [
 
 def test_each_fault_of_a_server_is_one_finding():
     for fault, level, code in SERVER_FAULTS:
-        assert codes(postgres_findings(replace(GOOD_POSTGRES, **fault))) == [(level, code)], fault
+        assert codes(replace(GOOD_POSTGRES, **fault).problems(2, 1)) == [(level, code)], fault
 
 
 def test_a_server_on_the_same_machine_needs_no_tls():
     facts = replace(GOOD_POSTGRES, local=True, encrypted=False, sslmode="prefer")
 
-    assert codes(postgres_findings(facts)) == []
+    assert codes(facts.problems(2, 1)) == []
 
 
 def test_the_file_system_is_that_of_the_innermost_mount(tmp_path):
