@@ -103,24 +103,15 @@ def test_after_the_window_a_new_original_begins(inbox):
     assert first != third
 
 
-def test_a_delivery_planned_late_is_a_duplicate_of_one_handled_meanwhile(inbox):
+@pytest.mark.parametrize(("seconds", "is_duplicate"), [(50, True), (3600, True), (3601, False)])
+def test_a_delivery_planned_late_is_a_duplicate_of_one_handled_meanwhile(inbox, seconds, is_duplicate):
     late = put(inbox, "late", 0)
-    first, _ = planned(inbox, "a", seconds=50)
-
-    with inbox.transaction("planner") as transaction:
-        transaction.plan([plan(late, seconds=0)], at(90))
-
-    assert transaction.duplicates == [DuplicateRun(late, "h", first)]
-
-
-def test_a_delivery_planned_late_is_no_duplicate_of_one_stored_long_after(inbox):
-    late = put(inbox, "late", 0)
-    planned(inbox, "a", seconds=3601, window=3600)
+    first, _ = planned(inbox, "a", seconds=seconds, window=3600)
 
     with inbox.transaction("planner") as transaction:
         transaction.plan([plan(late, seconds=0, window=3600)], at(4000))
 
-    assert transaction.duplicates == []
+    assert transaction.duplicates == ([DuplicateRun(late, "h", first)] if is_duplicate else [])
 
 
 def test_the_second_of_two_deliveries_planned_together_is_the_duplicate(inbox, where):
@@ -186,19 +177,13 @@ def test_a_replayed_duplicate_stays_marked(inbox, where):
             planned(inbox, f"{name}{number}", str(number), order_key=str(number))[0] for name in "ab"
         )
 
+        plain = replay(inbox, [second], at(5))
         done = replay(inbox, [second], at(5), **which)
 
+        assert plain == ReplayResult()
         assert done == ReplayResult(deliveries=1, runs=1)
         assert runs(where)[-2:] == [(first, "due", None), (second, "waiting", first)]
         assert value(where, "SELECT state FROM delivery WHERE id = ?", second) == "planned"
-
-
-def test_a_plain_replay_skips_duplicates(inbox, where):
-    planned(inbox, "a")
-    second, _ = planned(inbox, "b")
-
-    assert replay(inbox, [second], at(5)) == ReplayResult()
-    assert [state for _, state, _ in runs(where)] == ["due", "discarded"]
 
 
 def test_duplicates_are_selected_counted_and_shown(inbox):

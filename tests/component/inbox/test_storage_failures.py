@@ -66,14 +66,6 @@ def refuse_to_start(thread):
     raise RuntimeError("can't start new thread")
 
 
-def test_a_probe_raises_the_error_of_its_write():
-    def write():
-        raise InboxUnavailable("the disk is full")
-
-    with pytest.raises(InboxUnavailable, match="the disk is full"):
-        Probe(write).ask(1.0)
-
-
 def test_a_successful_probe_is_cached_for_max_age():
     now, writes = [100.0], []
     probe = Probe(lambda: writes.append(now[0]), monotonic=lambda: now[0])
