@@ -506,9 +506,9 @@ def test_a_clock_that_is_off_shows_in_what_was_stored(shop):
 
 def test_the_page_lists_each_finding():
     source = Path(billhook.__file__).parent / "cli"
-    parts = (source.parent / "doctor").glob("*.py")
+    parts = [*(source.parent / "doctor").glob("*.py"), *(source.parent / "inbox").glob("*/facts.py")]
     text = "".join(path.read_text() for path in parts)
-    made = set(re.findall(r'Finding\(\s*"(?:error|warning|note)"[^,]*,\s*"([a-z-]+)"', text))
+    made = set(re.findall(r'(?:Finding|Problem)\(\s*"(?:error|warning|note)"[^,]*,\s*"([a-z-]+)"', text))
     made |= {f"{what}-{access}" for what in ("secret-file", "inbox-mode") for access in ("read", "write")}
     made |= condition_codes()
     page = (source / "README.md").read_text().partition("## What doctor finds")[2]

@@ -106,35 +106,6 @@ WHERE billhook.run.handler = ANY (%(param_1)s::TEXT[]) AND billhook.run.identity
 -- counts.py Counts.write
 INSERT INTO billhook.billhook_count (hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at) VALUES (%(hour)s::TIMESTAMP WITH TIME ZONE, %(source)s::VARCHAR, %(event_type)s::VARCHAR, %(handler)s::VARCHAR, %(what)s::VARCHAR, %(cause)s::VARCHAR, %(bucket)s::INTEGER, %(number)s::BIGINT, %(seconds)s, %(last_at)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (hour, source, event_type, handler, what, cause, bucket) DO UPDATE SET number = (billhook.billhook_count.number + excluded.number), seconds = (billhook.billhook_count.seconds + excluded.seconds), last_at = CASE WHEN (excluded.last_at > billhook.billhook_count.last_at) THEN excluded.last_at ELSE billhook.billhook_count.last_at END
 
--- counts.py _mark
-SELECT billhook.billhook_watermark.finished_at, billhook.billhook_watermark.delivery_id, billhook.billhook_watermark.quarantined_id, billhook.billhook_watermark.failure_id
-FROM billhook.billhook_watermark
---> billhook_watermark: all rows
-
--- counts.py _mark_at
-SELECT billhook.delivery.id
-FROM billhook.delivery
-WHERE billhook.delivery.received_at < %(received_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.delivery.id <= (SELECT max(billhook.delivery.id) AS max_1
-FROM billhook.delivery) - %(param_1)s::BIGINT ORDER BY billhook.delivery.id DESC
- LIMIT %(param_2)s::INTEGER
---> delivery: delivery_pkey
-
--- counts.py _mark_at
-SELECT billhook.failure.id
-FROM billhook.failure
-WHERE billhook.failure.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.failure.id <= (SELECT max(billhook.failure.id) AS max_1
-FROM billhook.failure) - %(param_1)s::BIGINT ORDER BY billhook.failure.id DESC
- LIMIT %(param_2)s::INTEGER
---> failure: failure_pkey
-
--- counts.py _mark_at
--- pace.py _within_limit
-SELECT billhook.run.finished_at
-FROM billhook.run
-WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC
- LIMIT %(param_1)s::INTEGER OFFSET %(param_2)s::INTEGER
---> run: run_finished_at_idx
-
 -- counts.py _newest
 SELECT coalesce((SELECT min(billhook.delivery.id) - %(min_1)s::BIGINT AS anon_1
 FROM billhook.delivery
@@ -462,14 +433,43 @@ WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY 
 --> delivery: delivery_pkey
 --> run: run_finished_at_idx
 
--- counts.py close
+-- counts.py _watermark
+SELECT billhook.billhook_watermark.finished_at, billhook.billhook_watermark.delivery_id, billhook.billhook_watermark.quarantined_id, billhook.billhook_watermark.failure_id
+FROM billhook.billhook_watermark
+--> billhook_watermark: all rows
+
+-- counts.py _watermark_at
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.received_at < %(received_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.delivery.id <= (SELECT max(billhook.delivery.id) AS max_1
+FROM billhook.delivery) - %(param_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_2)s::INTEGER
+--> delivery: delivery_pkey
+
+-- counts.py _watermark_at
+SELECT billhook.failure.id
+FROM billhook.failure
+WHERE billhook.failure.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.failure.id <= (SELECT max(billhook.failure.id) AS max_1
+FROM billhook.failure) - %(param_1)s::BIGINT ORDER BY billhook.failure.id DESC
+ LIMIT %(param_2)s::INTEGER
+--> failure: failure_pkey
+
+-- counts.py _watermark_at
+-- pace.py _within_limit
+SELECT billhook.run.finished_at
+FROM billhook.run
+WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC
+ LIMIT %(param_1)s::INTEGER OFFSET %(param_2)s::INTEGER
+--> run: run_finished_at_idx
+
+-- counts.py advance
 SELECT billhook.run.finished_at
 FROM billhook.run
 WHERE billhook.run.finished_at > %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.finished_at < %(finished_at_2)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at
  LIMIT %(param_1)s::INTEGER OFFSET %(param_2)s::INTEGER
 --> run: run_finished_at_idx
 
--- counts.py close
+-- counts.py advance
 UPDATE billhook.billhook_watermark SET finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, delivery_id=%(delivery_id)s::BIGINT, quarantined_id=%(quarantined_id)s::BIGINT, failure_id=%(failure_id)s::BIGINT
 --> billhook_watermark: all rows
 

@@ -123,37 +123,6 @@ WHERE run.handler IN (SELECT value FROM json_each(?)) AND run.identity IN (SELEC
 -- counts.py Counts.write
 INSERT INTO billhook_count (hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour, source, event_type, handler, what, cause, bucket) DO UPDATE SET number = (billhook_count.number + excluded.number), seconds = (billhook_count.seconds + excluded.seconds), last_at = CASE WHEN (excluded.last_at > billhook_count.last_at) THEN excluded.last_at ELSE billhook_count.last_at END
 
--- counts.py _mark
-SELECT billhook_watermark.finished_at, billhook_watermark.delivery_id, billhook_watermark.quarantined_id, billhook_watermark.failure_id
-FROM billhook_watermark
---> SCAN billhook_watermark
-
--- counts.py _mark_at
-SELECT delivery.id
-FROM delivery
-WHERE delivery.received_at < ? OR delivery.id <= (SELECT max(delivery.id) AS max_1
-FROM delivery) - ? ORDER BY delivery.id DESC
- LIMIT ? OFFSET ?
---> SCAN delivery
---> SEARCH delivery
-
--- counts.py _mark_at
-SELECT failure.id
-FROM failure
-WHERE failure.failed_at < ? OR failure.id <= (SELECT max(failure.id) AS max_1
-FROM failure) - ? ORDER BY failure.id DESC
- LIMIT ? OFFSET ?
---> SCAN failure
---> SEARCH failure
-
--- counts.py _mark_at
--- pace.py _within_limit
-SELECT run.finished_at
-FROM run
-WHERE run.finished_at >= ? ORDER BY run.finished_at DESC
- LIMIT ? OFFSET ?
---> SEARCH run USING COVERING INDEX run_finished_at_idx (finished_at>?)
-
 -- counts.py _newest
 SELECT coalesce((SELECT min(delivery.id) - ? AS anon_1
 FROM delivery
@@ -518,14 +487,45 @@ WHERE anon_1.hour >= ? AND anon_1.what IN (SELECT value FROM json_each(?)) GROUP
 --> SCAN anon_2
 --> SCAN anon_1
 
--- counts.py close
+-- counts.py _watermark
+SELECT billhook_watermark.finished_at, billhook_watermark.delivery_id, billhook_watermark.quarantined_id, billhook_watermark.failure_id
+FROM billhook_watermark
+--> SCAN billhook_watermark
+
+-- counts.py _watermark_at
+SELECT delivery.id
+FROM delivery
+WHERE delivery.received_at < ? OR delivery.id <= (SELECT max(delivery.id) AS max_1
+FROM delivery) - ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SCAN delivery
+--> SEARCH delivery
+
+-- counts.py _watermark_at
+SELECT failure.id
+FROM failure
+WHERE failure.failed_at < ? OR failure.id <= (SELECT max(failure.id) AS max_1
+FROM failure) - ? ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?
+--> SCAN failure
+--> SEARCH failure
+
+-- counts.py _watermark_at
+-- pace.py _within_limit
+SELECT run.finished_at
+FROM run
+WHERE run.finished_at >= ? ORDER BY run.finished_at DESC
+ LIMIT ? OFFSET ?
+--> SEARCH run USING COVERING INDEX run_finished_at_idx (finished_at>?)
+
+-- counts.py advance
 SELECT run.finished_at
 FROM run
 WHERE run.finished_at > ? AND run.finished_at < ? ORDER BY run.finished_at
  LIMIT ? OFFSET ?
 --> SEARCH run USING COVERING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
 
--- counts.py close
+-- counts.py advance
 UPDATE billhook_watermark SET finished_at=?, delivery_id=?, quarantined_id=?, failure_id=?
 --> SCAN billhook_watermark
 
