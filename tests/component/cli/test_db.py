@@ -209,7 +209,7 @@ def test_a_backup_is_made_and_put_back(run, tmp_path):
     refused = run("db", "restore", "copy.db", stdin="n\n")
     between = value(path, "SELECT count(*) FROM delivery")
     restored = run("db", "restore", "copy.db", "--yes")
-    missing = run("db", "restore", "nothing.db", "--yes")
+    missing = run("db", "restore", "nothing.db")  # not asked first
     path.unlink()
     anew = run("db", "restore", "copy.db")
 
