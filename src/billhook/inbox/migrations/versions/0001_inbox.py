@@ -1,4 +1,4 @@
-"""The inbox as first released. In SQL: it stays as it is, whatever becomes of the tables in the code."""
+"""The inbox as first released, in SQL: it stays as it is when the tables in the code change."""
 
 from alembic import op
 
