@@ -21,8 +21,8 @@ FAILPOINTS = (
     "after_call",  # the handler returned, its result is not stored
     "in_settle",
     "after_settle",
-    "in_close",  # what happened up to some moment is in the hourly counts, not committed
-    "after_close",
+    "in_watermark",  # what happened up to the new watermark is in the hourly counts, not committed
+    "after_watermark",
 )
 """In the order in which a delivery reaches them."""
 

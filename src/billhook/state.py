@@ -32,7 +32,7 @@ from billhook.handlers import ConnectedHandlers, Handlers, RetrySchedule, connec
 from billhook.inbox import Inbox
 from billhook.inbox.probe import unavailable_text
 from billhook.logs import fields
-from billhook.program import add_app, remove_app
+from billhook.program import add_app, may_receive, remove_app
 from billhook.receiver.delivery_rules import DeliveryRules
 from billhook.receiver.exemptions import Exemptions
 from billhook.receiver.wsgi import WsgiReceiver, find_probe
@@ -251,6 +251,7 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
         if ENVIRON in app.extensions or isinstance(error, ForeignFile | UnfitEncoding):
             raise  # the standalone app serves nothing else, and another program's file means a wrong option
         # The app's own pages and commands work, its migrations among them; each use checks the schema again.
-        text = "deliveries get 503 until the inbox's schema fits: %s"
-        logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400
+        if may_receive():  # else the command itself says it
+            text = "deliveries get 503 until the inbox's schema fits: %s"
+            logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400
     return inbox

@@ -62,11 +62,11 @@ def count(inbox, now: datetime) -> None:
                 counts.put(key, Sum(1, 0.1, at))
     with inbox.database.write() as connection:
         counts.write(connection)
-    while inbox.close_counts(now) or is_open(inbox, now):
+    while inbox.advance_watermark(now) or is_uncounted(inbox, now):
         pass
 
 
-def is_open(inbox, now: datetime) -> bool:
+def is_uncounted(inbox, now: datetime) -> bool:
     with inbox.database.read() as connection:
         return note(connection, now) is not None
 

@@ -34,12 +34,12 @@ WORKER = {
     "after_settle": (1, 1),
 }
 """How many attempts are counted after a death there, and how often the handler was called."""
-CLOSING = ("in_close", "after_close")
-"""Of maintenance; deaths there are in tests/component/inbox/test_closing.py."""
+COUNTING = ("in_watermark", "after_watermark")
+"""Of maintenance; deaths there are in tests/component/inbox/test_watermark.py."""
 
 
 def test_every_failpoint_is_tried():
-    assert sorted([*WEB, *WORKER, *CLOSING]) == sorted(FAILPOINTS)
+    assert sorted([*WEB, *WORKER, *COUNTING]) == sorted(FAILPOINTS)
 
 
 def unhandled(stack: Stack, keys: set[str]) -> set[str]:

@@ -1,11 +1,12 @@
-"""How long figures take in an inbox of 1,000,000 deliveries, also beside a worker; what closing costs.
+"""How long figures take in an inbox of 1,000,000 deliveries, also beside a worker; what counting costs.
 
     python tests/bench/overview.py [--rows 1000000] [--rates 0 1000 3000] [--json FILE]
 
 The inbox has 1,000,000 deliveries of three days with a run each, a twentieth of which failed once, and a
-month of days in the hourly counts. It is closed as a worker closes it. Then as many deliveries are stored and
-settled as a worker of each rate leaves open at most. An overview is what `billhook status` reads, a scrape
-what Prometheus is given. SQLite, and PostgreSQL when BILLHOOK_TEST_POSTGRES_URL is set. Medians.
+month of days in the hourly counts. They are counted as a worker counts them. Then as many deliveries are
+stored and settled as a worker of each rate leaves above the watermark at most. An overview is what
+`billhook status` reads, a scrape what Prometheus is given. SQLite, and PostgreSQL when
+BILLHOOK_TEST_POSTGRES_URL is set. Medians.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from measuring import inbox_at, options, places, save, timed
 from sqlalchemy import text
 
-from billhook.engines.maintenance import CLOSE_SECONDS
+from billhook.engines.maintenance import COUNT_SECONDS
 from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox
 from billhook.inbox.counts import Counted, CountKey, Counts, Sum, note
@@ -70,22 +71,22 @@ def measure(name: str, inbox: Inbox, given: Any) -> dict[str, float]:
     fill_days(inbox, now)
     # Or a step, as the next of 256 commits, would move the log of all this into SQLite's file: 1.9 s once.
     inbox.database.checkpoint(at_once=True)
-    steps = close(inbox)
+    steps = advance(inbox)
     found = {
-        "close_rows_per_second": 2.05 * given.rows / sum(steps),
-        "close_step_ms": statistics.median(steps) * 1000,
-        "longest_close_step_ms": max(steps) * 1000,
+        "counted_rows_per_second": 2.05 * given.rows / sum(steps),
+        "count_step_ms": statistics.median(steps) * 1000,
+        "longest_count_step_ms": max(steps) * 1000,
     }
     with inbox.database.read() as connection:
-        margin = dialect_of(connection).closing_margin
-    # On PostgreSQL a step closes what the step before it has noted.
-    open_seconds = CLOSE_SECONDS * (1 + inbox.database.writes_overlap) + margin.total_seconds()
+        lag = dialect_of(connection).watermark_lag
+    # On PostgreSQL a step counts what the step before it has noted.
+    uncounted_seconds = COUNT_SECONDS * (1 + inbox.database.writes_overlap) + lag.total_seconds()
     stored = 0
     for rate in given.rates:
-        rows = int(rate * open_seconds) - stored
+        rows = int(rate * uncounted_seconds) - stored
         if rows > 0:
-            since = datetime.now(UTC) - timedelta(seconds=open_seconds)
-            fill(inbox, name, f"{rate}-", rows, since, timedelta(seconds=open_seconds) / rows)
+            since = datetime.now(UTC) - timedelta(seconds=uncounted_seconds)
+            fill(inbox, name, f"{rate}-", rows, since, timedelta(seconds=uncounted_seconds) / rows)
             stored += rows
         overviews = (timed(lambda: read_overview(inbox, datetime.now(UTC))) for _ in range(REPEATS))
         scrapes = (timed(lambda: metrics_text(inbox)) for _ in range(REPEATS))
@@ -133,14 +134,14 @@ def fill_days(inbox: Inbox, now: datetime) -> None:
         counts.write(connection)
 
 
-def close(inbox: Inbox) -> list[float]:
-    """Close as maintenance does; return the seconds of each step."""
+def advance(inbox: Inbox) -> list[float]:
+    """Move the watermark as maintenance does; return the seconds of each step."""
     steps = []
     while True:
         with inbox.database.read() as connection:
             if note(connection, datetime.now(UTC)) is None:
                 return steps
-        steps.append(timed(lambda: inbox.close_counts(datetime.now(UTC))))
+        steps.append(timed(lambda: inbox.advance_watermark(datetime.now(UTC))))
 
 
 if __name__ == "__main__":

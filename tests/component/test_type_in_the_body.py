@@ -359,19 +359,19 @@ def figures(app):
     return {key: number for key, number in found.items() if number}
 
 
-@pytest.mark.parametrize(("closes", "untyped"), [(3, 1), (0, 2)])
+@pytest.mark.parametrize(("steps", "untyped"), [(3, 1), (0, 2)])
 def test_a_delivery_is_counted_by_its_type_once_it_is_read_and_no_figure_falls(
-    acme, order_placed, clock, closes, untyped
+    acme, order_placed, clock, steps, untyped
 ):
-    # Where nothing is closed meanwhile, a second failed reading counts like any second quarantine.
+    # Where the watermark stays meanwhile, a second failed reading counts like any second quarantine.
     app, seen = acme(), []
     state = get_state(app)
 
     def look():
         seen.append(figures(app))
-        for _ in range(closes):
+        for _ in range(steps):
             clock.advance(seconds=60)
-            state.inbox.close_counts(clock.now())
+            state.inbox.advance_watermark(clock.now())
             seen.append(figures(app))
 
     look()
@@ -388,6 +388,6 @@ def test_a_delivery_is_counted_by_its_type_once_it_is_read_and_no_figure_falls(
 
     stored_only = {("PingTest", "accepted"): 1}
     read = {**stored_only, ("orders/create", "accepted"): 1, ("", "untyped"): 1}
-    assert seen[:: closes + 1] == [{}, stored_only, read, read, {**read, ("", "untyped"): untyped}]
+    assert seen[:: steps + 1] == [{}, stored_only, read, read, {**read, ("", "untyped"): untyped}]
     for before, after in pairwise(seen):
         assert all(after.get(key, 0) >= number for key, number in before.items()), (before, after)

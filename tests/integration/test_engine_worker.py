@@ -38,7 +38,7 @@ def finished(app, count):
 @pytest.mark.parametrize("has_waker", [True, False], ids=["with a waker", "without one"])
 def test_a_worker_finds_deliveries_stored_before_it_or_without_a_notification(running, tmp_path, has_waker):
     if not has_waker:
-        (tmp_path / "billhook.db-wake").write_text("somebody's file, and no pipe")
+        (tmp_path / "billhook.db-wake.d").write_text("somebody's file, and no folder")
     handlers, calls = Handlers(), []
     handlers.on(PingTest)(calls.append)
     app = running(handlers, start_now=False)

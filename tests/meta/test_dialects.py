@@ -12,9 +12,9 @@ from support.source import modules
 OF_DATABASES = ("inbox/sqlite", "inbox/postgres", "inbox/migrations", "sandbox/storage")
 MAY_ASK = {
     "effects.py",  # of the user's own database, not of the inbox
-    *("doctor/inbox.py", "doctor/checks.py"),  # the facts of a file and of a server are different records
 }
 NAMES = {"sqlite", "postgresql", "postgres"}
+OF_ONE = ("database.schema", "database.path")
 
 
 def questions(nodes: list[ast.AST]) -> Iterator[str]:
@@ -27,9 +27,10 @@ def questions(nodes: list[ast.AST]) -> Iterator[str]:
         elif isinstance(node, ast.Compare):
             compared = [node.left, *node.comparators]
             is_url = any("get_backend_name" in ast.unparse(each) for each in compared)  # chooses the class
-            if not is_url and any(
-                isinstance(each, ast.Constant) and each.value in NAMES for each in compared
-            ):
+            names = [each for each in compared if isinstance(each, ast.Constant) and each.value in NAMES]
+            # What only one of them has tells which it is.
+            names += [each for each in compared if ast.unparse(each).endswith(OF_ONE)]
+            if names and not is_url:
                 yield ast.unparse(node)
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "compiles"):
             its_class = ast.unparse(node.args[-1])
@@ -54,6 +55,7 @@ def test_no_module_above_the_two_packages_asks_which_database_it_is():
         "'sqlite' == kind",
         "isinstance(self.database, SqliteDatabase)",
         "compiles(Among, 'postgresql')",
+        "inbox.database.schema is None",
     ],
 )
 def test_a_question_is_noticed(source):

@@ -1,4 +1,4 @@
-"""What an inbox has counted, and the closing of all that may be closed."""
+"""What an inbox has counted, and the watermark moved as far as it may."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def totals(inbox: Inbox) -> Counter[tuple[str, str, str]]:
     return numbers
 
 
-def close(inbox: Inbox, now: datetime) -> None:
-    """Close all that can be closed: on PostgreSQL the first call notes it."""
-    inbox.close_counts(now)
-    while inbox.close_counts(now):
+def advance(inbox: Inbox, now: datetime) -> None:
+    """Move the watermark behind all rows: on PostgreSQL the first call notes it."""
+    inbox.advance_watermark(now)
+    while inbox.advance_watermark(now):
         pass

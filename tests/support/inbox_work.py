@@ -283,7 +283,7 @@ def change(inbox: Inbox) -> None:
 def maintain(inbox: Inbox) -> None:
     """What a worker does beside its work: counts, retention, and what is forgotten."""
     for seconds in (600, 620, 640):
-        inbox.close_counts(at(seconds))
+        inbox.advance_watermark(at(seconds))
     inbox.compact_counts(at(30 * DAY))
     ids = [summary.id for summary in deliveries.page(inbox, DeliveryFilter(), 100)]
     operations.discard(inbox, ids[4:], "over", at(700))

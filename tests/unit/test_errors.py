@@ -13,7 +13,7 @@ EACH = [
     errors.WeakSecret(3, 16),
     errors.DuplicateHandlerName("send"),
     errors.SchemaMismatch(None, "0003"),
-    errors.UnreleasedSchema("0009", "0010", "run.worker"),
+    errors.UnreleasedSchema("/srv/billhook.db", "0009", "0010", "run.worker"),
     errors.ForeignFile("/srv/shop.db", "orders, users", "0003"),
     errors.SchemaForbidden("billing", "billhook", 'CREATE SCHEMA "billhook"'),
     errors.MissingExtra("billhook.client", "client"),

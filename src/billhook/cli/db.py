@@ -123,9 +123,8 @@ def restore(file: Path, yes: bool) -> None:
     """
     with open_inbox(missing_ok=True) as inbox:
         place = inbox.database.display_url
-        # Asked only where something would be lost: not for a missing file, and not on PostgreSQL (the inbox
-        # has a schema there), where `restore` refuses and names PostgreSQL's own command.
-        if not (yes or inbox.is_missing) and inbox.database.schema is None:
+        inbox.database.check_restore(file)
+        if not (yes or inbox.is_missing):
             confirm(f"Replace the inbox {place} by {file}?")
         with _pages("restoring") as pages:
             deliveries = inbox.database.restore(file, pages)

@@ -47,10 +47,7 @@ from billhook.doctor.probe import send_probe
 from billhook.errors import BillhookError
 from billhook.inbox.conditions import CONDITIONS
 from billhook.inbox.diagnosis import inbox_facts
-from billhook.inbox.facts import SqliteFacts
 from billhook.receiver.blueprint import webhook_routes
-
-_MIB = 1024 * 1024
 
 
 def secret_files_text(setup: Setup) -> str:
@@ -73,13 +70,7 @@ def sources_text(setup: Setup) -> str:
 
 def size_text(setup: Setup) -> str:
     """Return the revision of the schema, the size of the inbox, and what its database is."""
-    facts = inbox_facts(setup.inbox)
-    schema = f"schema {setup.overview.revision}"
-    if isinstance(facts, SqliteFacts):
-        version = ".".join(map(str, facts.version))
-        sizes = f"{facts.file_bytes / _MIB:,.1f} MiB, {facts.free_bytes // _MIB:,} MiB are free"
-        return f"{schema}, {sizes}, SQLite {version} ({facts.library})"
-    return f"{schema}, {facts.inbox_bytes / _MIB:,.1f} MiB, PostgreSQL {facts.version}"
+    return f"schema {setup.overview.revision}, {inbox_facts(setup.inbox).size_text}"
 
 
 def retention_text(setup: Setup) -> str:

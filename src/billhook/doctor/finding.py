@@ -46,10 +46,11 @@ def finding_of(error: Exception) -> Finding:
             "install the billhook that made the schema, and restart receivers and workers",
         )  # fmt: skip
     if isinstance(error, InboxUnavailable | SchemaMismatch):
-        remedy = error.remedy if isinstance(error, SchemaMismatch) else "make the database reachable"
-        return Finding(
-            "error", "inbox", str(error), "every delivery is answered 503 until it can be stored", remedy
-        )
+        what, remedy = str(error), "make the database reachable"
+        if isinstance(error, SchemaMismatch):
+            what, remedy = error.what, error.remedy
+        why = "every delivery is answered 503 until it can be stored"
+        return Finding("error", "inbox", what, why, remedy)
     return Finding(
         "error", "configuration", str(error), "billhook does not start, or not as you mean it",
         "correct what it names; `billhook options` lists the options",

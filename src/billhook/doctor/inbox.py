@@ -5,8 +5,6 @@ Does a committed delivery survive, and who else can read it?
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,167 +13,15 @@ from billhook.clock import format_time
 from billhook.doctor.finding import Finding, Level
 from billhook.inbox.condition_checks import Facts, find_no_worker
 from billhook.inbox.conditions import CONDITIONS, LIMITS, HeldCondition, Severity
-from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import inbox_facts
-from billhook.inbox.facts import PostgresFacts, SqliteFacts
 from billhook.printable import printable
 
 if TYPE_CHECKING:
     from billhook.doctor.examined import Setup
     from billhook.inbox import Inbox
 
-_NETWORK = (
-    *("nfs", "cifs", "smb", "afs", "9p", "ceph", "gluster", "lustre"),
-    *("fuse.sshfs", "fuse.s3fs", "davfs"),
-)
-_MEMORY = ("tmpfs", "ramfs")
-_FIXED_VERSION = (3, 51, 3)
-_OLDEST_POSTGRES = 15
 _WEB_PROCESSES = 2
 """How many `billhook serve` and the shipped settings of gunicorn start."""
-
-
-def sqlite_findings(facts: SqliteFacts, platform: str = sys.platform) -> Iterator[Finding]:
-    """Judge a SQLite inbox."""
-    if facts.journal_mode != "wal" or facts.synchronous != 2:
-        yield Finding(
-            "error", "sqlite-durability",
-            f"journal_mode is {facts.journal_mode} and synchronous {facts.synchronous}, not wal and 2",
-            "a delivery that was answered 200 may be gone after a power failure",
-            "stop other programs that open the inbox and change these settings",
-        )  # fmt: skip
-    if platform == "darwin" and not facts.fullfsync:
-        yield Finding(
-            "error", "sqlite-fullfsync", "fullfsync is off",
-            "on macOS a commit then stays in the drive's own memory, and a power failure loses it",
-            "use a SQLite that knows PRAGMA fullfsync",
-        )  # fmt: skip
-    kind = facts.file_system or ""
-    if kind.startswith(_NETWORK):
-        yield Finding(
-            "error", "network-file-system", f"{facts.path} is on a network file system ({kind})",
-            "its locks and its fsync are not to be trusted: two processes may corrupt the inbox",
-            "put it on a local disk, or use PostgreSQL for several machines (BILLHOOK_INBOX_URL)",
-        )  # fmt: skip
-    elif kind in _MEMORY:
-        yield Finding(
-            "error", "inbox-in-memory", f"{facts.path} is on {kind}, which is memory",
-            "every delivery is lost when the machine or the container restarts",
-            "put it on a disk or a volume (BILLHOOK_INBOX_URL)",
-        )  # fmt: skip
-    elif kind == "overlay":
-        yield Finding(
-            "warning", "inbox-in-container", f"{facts.path} is in a container's own layer (overlay)",
-            "it is deleted together with the container, with all deliveries",
-            "put it on a volume (BILLHOOK_INBOX_URL)",
-        )  # fmt: skip
-    if facts.version < _FIXED_VERSION:
-        version = ".".join(map(str, facts.version))
-        yield Finding(
-            "note", "sqlite-version",
-            f"SQLite is {version} ({facts.library}): before 3.51.3 it has the WAL-reset bug",
-            "billhook keeps clear of it; another program that writes to the file may corrupt it",
-            "on Linux with x86-64: `pip install --upgrade pysqlite3`; elsewhere upgrade SQLite, or leave the "
-            "file to billhook, and back it up with `billhook db backup`",
-        )  # fmt: skip
-    for may in ("write", "read"):
-        files = [name for name, access in facts.lax_files.items() if access == may]
-        if files:
-            yield Finding(
-                "error" if may == "write" else "warning", f"inbox-mode-{may}",
-                f"other users may {may} {', '.join(files)}",
-                "the inbox holds customers' data, and what handlers will be given",
-                f"chmod 600 {shlex.join(files)}",
-            )  # fmt: skip
-
-
-def postgres_findings(facts: PostgresFacts) -> Iterator[Finding]:
-    """Judge an inbox on PostgreSQL."""
-    if facts.version < _OLDEST_POSTGRES:
-        yield Finding(
-            "error", "postgres-version", f"the server is PostgreSQL {facts.version}",
-            f"billhook needs {_OLDEST_POSTGRES} or newer", "upgrade the server",
-        )  # fmt: skip
-    if not (facts.fsync and facts.full_page_writes):
-        yield Finding(
-            "error", "postgres-fsync", "the server runs with fsync or full_page_writes off",
-            "what was answered 200 may be gone, and the database corrupt, after a power failure",
-            "set both to on in postgresql.conf and restart the server",
-        )  # fmt: skip
-    if not facts.local and facts.sslmode != "verify-full":
-        how = "without TLS" if not facts.encrypted else f"with sslmode={facts.sslmode}"
-        yield Finding(
-            "warning", "postgres-tls", f"{facts.place} is reached over a network {how}",
-            "libpq does not check who answers: another machine could read the password and every body",
-            "end BILLHOOK_INBOX_URL in ?sslmode=verify-full&sslrootcert=system",
-        )  # fmt: skip
-    if facts.pooler == "transaction":
-        yield Finding(
-            "note", "pooler", "a pooler is before the server, taken to keep no session for a connection",
-            "each transaction sets what it depends on, and workers are not notified: they poll every 2 s",
-            "give workers the server's own address, or set BILLHOOK_INBOX_POOL_MODE=session if it keeps one",
-        )  # fmt: skip
-    elif facts.pooler == "session":
-        yield Finding(
-            "note", "pooler", "a pooler is before the server, taken to keep a session for a connection",
-            "if it does not, what was answered 200 may be gone after a power failure",
-            "see that its pool_mode is session, or leave BILLHOOK_INBOX_POOL_MODE out",
-        )  # fmt: skip
-    if facts.superuser:
-        yield Finding(
-            "warning", "postgres-superuser", "billhook's role is a superuser of the server",
-            "an attacker who gets into a web process can read and change every database",
-            "make a role of its own: GRANT CREATE ON DATABASE … is all that `billhook db upgrade` needs",
-        )  # fmt: skip
-
-    yield from _about_row_security(facts)
-
-
-def _about_row_security(facts: PostgresFacts) -> Iterator[Finding]:
-    role, protected = facts.role, facts.row_security
-    names = [f"{facts.schema}.{table}" for table in protected.missing]
-    policies = "; ".join(f"CREATE POLICY billhook ON {name} TO {role} USING (true)" for name in names)
-    remedy = (
-        f"have an administrator run `{policies}`, which is for SELECT, INSERT, UPDATE and DELETE; or "
-        f"`ALTER ROLE {role} BYPASSRLS`; or make the role the owner, without FORCE ROW LEVEL SECURITY"
-    )
-    if protected.text:
-        yield Finding(
-            "error", "postgres-row-security",
-            f"row security of {', '.join(names)} applies to the role {role}, and no policy allows it "
-            f"{protected.text}",
-            "the server skips such a statement, mostly without an error: a delivery is answered 200 and "
-            "never handled, or handled and never finished, or never deleted",
-            remedy,
-        )  # fmt: skip
-    elif names:
-        yield Finding(
-            "note", "postgres-row-security",
-            f"row security of {', '.join(names)} applies to the role {role}, by its policies",
-            "rows that they hide from the role are never handled, finished or deleted, and no error says so",
-            remedy,
-        )  # fmt: skip
-
-
-def connection_findings(facts: PostgresFacts, web: int, workers: int) -> Iterator[Finding]:
-    """Judge whether that many processes get their connections."""
-    needed = CONNECTIONS_PER_PROCESS * (web + workers)
-    least = CONNECTIONS_PER_PROCESS * (min(web, 1) + min(workers, 1))
-    for of_what, name, most, others in facts.limits:
-        if most - others >= needed:
-            continue
-        remedy = (
-            f"have an administrator run `ALTER {of_what.upper()} {name} CONNECTION LIMIT {needed + others}`"
-        )
-        if of_what == "server":
-            remedy = "raise max_connections in postgresql.conf, and restart the server"
-        yield Finding(
-            "error" if most - others < least else "warning", "postgres-connections",
-            f"the {f'{of_what} {name}'.strip()} may have {most} connections, of which others use {others}: "
-            f"{web} web and {workers} worker processes need {needed}, {CONNECTIONS_PER_PROCESS} each",
-            "a web process without a connection answers every delivery with 503, a worker handles none",
-            f"{remedy}; or have fewer processes",
-        )  # fmt: skip
 
 
 def about_inbox(setup: Setup) -> Iterator[Finding]:
@@ -185,11 +31,6 @@ def about_inbox(setup: Setup) -> Iterator[Finding]:
 
 def about_database(setup: Setup) -> Iterator[Finding]:
     """Ask whether a committed delivery survives, and who else can read it."""
-    facts = inbox_facts(setup.inbox)
-    if isinstance(facts, SqliteFacts):
-        yield from sqlite_findings(facts)
-        return
-    yield from postgres_findings(facts)
     alive = sum(one.alive for one in setup.overview.workers)
     given = setup.environ.get("WEB_CONCURRENCY", "")
     web = int(given) if given.isdecimal() else _WEB_PROCESSES
@@ -197,7 +38,8 @@ def about_database(setup: Setup) -> Iterator[Finding]:
         web, alive = max(web, alive), 0
     elif setup.settings.engine != "inline":
         alive = max(1, alive)
-    yield from connection_findings(facts, web, alive)
+    for problem in inbox_facts(setup.inbox).problems(web, alive):
+        yield Finding(*problem)
 
 
 _CAPTURE = "`billhook capture --to FOLDER`, then `billhook doctor signature --request FILE`"

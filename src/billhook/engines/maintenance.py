@@ -1,4 +1,4 @@
-"""Maintain the inbox in small steps between polls: prune deliveries, close counts, register the worker."""
+"""Maintain the inbox in small steps between polls: prune, count what happened, register the worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FAILED_SECONDS = 300.0
 """After a pass over deliveries that failed; the quick duties are repeated as often as ever."""
 FAILED_LOG_SECONDS = 60.0
 """Between two lines on a duty that fails."""
-CLOSE_SECONDS = 3.0
+COUNT_SECONDS = 3.0
 """Between two steps that add what has happened to the counts: what is not added is read from its rows."""
 PAUSE_FACTOR = 9
 """Sleep nine times as long as a step took, so that it uses at most 10 % of the database's time."""
@@ -146,7 +146,7 @@ class Maintenance:
         self._monotonic = monotonic
         # At random, so that processes which started together do not prune together.
         self._next_at = monotonic() + FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
-        self._close_at = monotonic() + CLOSE_SECONDS
+        self._count_at = monotonic() + COUNT_SECONDS
         self._restart_at = 0.0
         self._failures = LimitedLog(logger, interval_seconds=FAILED_LOG_SECONDS)
         self._after = 0
@@ -160,15 +160,15 @@ class Maintenance:
     def run_if_due(self, now: datetime) -> float:
         """Do the next small step if it is due; return the seconds until one is due again."""
         started = self._monotonic()
-        if started >= self._close_at:
-            self._close_at = self._safely(
-                "closing of counts", self._close_counts, now, started, again_seconds=CLOSE_SECONDS
+        if started >= self._count_at:
+            self._count_at = self._safely(
+                "counting", self._advance_watermark, now, started, again_seconds=COUNT_SECONDS
             )
         elif started >= self._next_at:
             self._next_at = self._safely(
                 "retention pass", self._prune, now, started, again_seconds=FAILED_SECONDS
             )
-        pause = max(0.0, min(self._close_at, self._next_at) - self._monotonic())
+        pause = max(0.0, min(self._count_at, self._next_at) - self._monotonic())
         return pause if self._registration is None else min(pause, self._registration.refresh(now))
 
     def close(self) -> None:
@@ -199,8 +199,8 @@ class Maintenance:
             again_seconds = FAILED_SECONDS
         return again_seconds + self._monotonic()
 
-    def _close_counts(self, now: datetime, started: float) -> float:
-        least = MIN_PAUSE_SECONDS if self._inbox.close_counts(now) else CLOSE_SECONDS
+    def _advance_watermark(self, now: datetime, started: float) -> float:
+        least = MIN_PAUSE_SECONDS if self._inbox.advance_watermark(now) else COUNT_SECONDS
         return max(least, PAUSE_FACTOR * (self._monotonic() - started))
 
     def _prune(self, now: datetime, started: float) -> float:

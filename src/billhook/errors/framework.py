@@ -83,21 +83,22 @@ class LateRegistration(ConfigError):
 class SchemaMismatch(ConfigError):
     """The inbox's schema is not the one this version of billhook needs.
 
-    `stores`: it is newer, and this version may still store deliveries in it, and do nothing else. `remedy` is
-    what to do; it says that `billhook db upgrade` helps only where that upgrades it.
+    `stores`: it is newer, and this version may still store deliveries in it, and do nothing else. `what` was
+    found, and `remedy` is what to do; it says that `billhook db upgrade` helps only where that upgrades it.
     """
 
     def __init__(self, found: str | None, expected: str, *, stores: bool = False) -> None:
         self.found, self.expected, self.stores = found, expected, stores
+        remedy = "it is newer than this billhook: upgrade the package"
         if found is None or found < expected:
-            self.remedy = "run `billhook db upgrade`"
+            remedy = "run `billhook db upgrade`"
         elif stores:
-            self.remedy = "it is newer than this billhook, which stores deliveries only: upgrade the package"
-        else:
-            self.remedy = "it is newer than this billhook: upgrade the package"
-        super().__init__(
-            f"the inbox has schema {found or 'none'}, this billhook needs {expected}: {self.remedy}"
-        )
+            remedy = "it is newer than this billhook, which stores deliveries only: upgrade the package"
+        self._say(f"the inbox has schema {found or 'none'}, this billhook needs {expected}", remedy)
+
+    def _say(self, what: str, remedy: str) -> None:
+        self.what, self.remedy = what, remedy
+        super().__init__(f"{what}: {remedy}")
 
 
 class UnreleasedSchema(SchemaMismatch):
@@ -106,16 +107,14 @@ class UnreleasedSchema(SchemaMismatch):
     A column that it lacks shows it: its revision may be that of a release.
     """
 
-    def __init__(self, found: str, expected: str, missing: str) -> None:
+    def __init__(self, place: str, found: str, expected: str, missing: str) -> None:
         super().__init__(found, expected)
-        self.missing = missing
-        of_what = "of an unreleased billhook, which no release upgrades"
-        remedy = (
-            "have that billhook handle what waits in it, then name an empty database in BILLHOOK_INBOX_URL"
+        self.place, self.missing = place, missing
+        self._say(
+            f"the inbox {place} has schema {found} without {missing}",
+            "it is of an unreleased billhook, which no release upgrades: have that billhook handle what "
+            "waits in it, then name an empty database in BILLHOOK_INBOX_URL",
         )
-        self.remedy = f"it is {of_what}: {remedy}"
-        text = f"the inbox has schema {found} without {missing}, {of_what}: {remedy}"
-        ConfigError.__init__(self, text)
 
 
 class ForeignFile(SchemaMismatch):
@@ -124,10 +123,8 @@ class ForeignFile(SchemaMismatch):
     def __init__(self, path: str, tables: str, expected: str) -> None:
         self.path, self.tables = path, tables
         super().__init__(None, expected)
-        self.remedy = "give the inbox a file of its own in BILLHOOK_INBOX_URL"
-        ConfigError.__init__(
-            self, f"{path} holds tables of something else ({tables}) and no inbox: {self.remedy}"
-        )
+        what = f"{path} holds tables of something else ({tables}) and no inbox"
+        self._say(what, "give the inbox a file of its own in BILLHOOK_INBOX_URL")
 
 
 class UnfitEncoding(SchemaMismatch):
@@ -136,14 +133,10 @@ class UnfitEncoding(SchemaMismatch):
     def __init__(self, place: str, encoding: str) -> None:
         self.encoding = encoding
         super().__init__(encoding, "UTF8")
-        self.remedy = (
+        self._say(
+            f"the database of the inbox, {place}, has the encoding {encoding}, which cannot hold every text",
             "make one with createdb --encoding=UTF8 --template=template0 --locale=C.UTF-8 NAME, and name it "
-            "in BILLHOOK_INBOX_URL"
-        )
-        ConfigError.__init__(
-            self,
-            f"the database of the inbox, {place}, has the encoding {encoding}, which cannot hold every text: "
-            f"{self.remedy}",
+            "in BILLHOOK_INBOX_URL",
         )
 
 

@@ -1,14 +1,14 @@
 """Count what happened to deliveries and runs, for `billhook status`, metrics and pages.
 
 Figures are read, not counted: nothing is written for them on the way of a delivery. They are the sum of two
-parts, with the closed moment between them:
+parts, with a watermark between them:
 
-    hourly counts   what happened up to that moment, in the table billhook_count: they remain when retention
+    hourly counts   what happened up to the watermark, in the table billhook_count: they remain when retention
                     has deleted the rows
-    open part       the rows since then, of the last half minute in an inbox with a worker
+    newer rows      those above the watermark, of the last half minute in an inbox with a worker
 
-Maintenance moves the closed moment on (`note`, then `close`). An action that overwrites or deletes rows of
-the open part adds what it removes to the hourly counts (`keeping`), so that no figure ever falls. What has
+Maintenance moves the watermark (`note`, then `advance`). An action that overwrites or deletes rows above it
+adds what it removes to the hourly counts (`keeping`), so that no figure ever falls. What has
 no row, a refusal or a duplicate, is counted in memory and written every few seconds (see
 billhook.inbox.buffered_counts).
 
@@ -53,11 +53,11 @@ from billhook.inbox.schema import (
     FAILED,
     HAS_FINGERPRINT,
     UNREAD,
-    closed,
     delivery,
     failure,
     hourly_count,
     run,
+    watermark,
 )
 from billhook.inbox.sql import TextOfTables, UtcDateTime, in_values, list_parameter, words
 
@@ -85,7 +85,7 @@ ROWS_READ = 25_000
 """How many rows of a table are read for figures by the minute, so that a page of them is quick."""
 _COMPACT_LIMIT = 2_000
 _COMPACT_HOURS = 24
-_CLOSE_LIMIT = 2_000
+_STEP_LIMIT = 2_000
 
 
 class Counted(StrEnum):
@@ -177,8 +177,8 @@ def hour_of(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-class ClosedMark(NamedTuple):
-    """Up to where rows are counted, as its table has it.
+class Watermark(NamedTuple):
+    """Up to where rows are in the hourly counts, as its table has it.
 
     Ids, where rows get them in the order of time, spare an index by time.
     """
@@ -191,7 +191,7 @@ class ClosedMark(NamedTuple):
     failure_id: int
 
 
-_END = ClosedMark(datetime(9999, 12, 31, tzinfo=UTC), *[2**62] * 3)
+_END = Watermark(datetime(9999, 12, 31, tzinfo=UTC), *[2**62] * 3)
 
 
 def read_counts(
@@ -202,17 +202,17 @@ def read_counts(
     only: Collection[Counted] = tuple(Counted),
     by_minute: bool = False,
 ) -> Counts:
-    """Return what happened by these labels, counted by the hour and in the open part; other labels are empty.
+    """Return what happened by these labels, in the hourly counts and in newer rows; other labels are empty.
 
     By the minute only what has rows is known, of the newest ROWS_READ of each table: the `hour` of a key is a
     minute then.
     """
     if by_minute:
         rows = _BY_MINUTE
-        mark = _mark_at(connection, since)
+        mark = _watermark_at(connection, since)
     else:
         rows = union_all(select(hourly_count), select(_BY_HOUR)).subquery()
-        mark = _mark(connection)
+        mark = _watermark(connection)
     conditions = (rows.c.hour >= since, in_values(rows.c.what, only))
     return _sums(connection, known_types, rows, _between(mark, _END), labels, *conditions)
 
@@ -241,11 +241,11 @@ def _sums(
 def keeping(
     connection: Connection, delivery_ids: Collection[int], known_types: Collection[str] | None
 ) -> Iterator[None]:
-    """Add what the block removes of the open part to the hourly counts: rows of these deliveries.
+    """Add what the block removes of the rows above the watermark to the hourly counts: of these deliveries.
 
     The transaction holds `lock_counts`, and locks that keep others from changing these rows.
     """
-    values = _between(_mark(connection), _END) | {"delivery_ids": [*delivery_ids]}
+    values = _between(_watermark(connection), _END) | {"delivery_ids": [*delivery_ids]}
     kept = _sums(connection, known_types, _OF_SOME, values)
     yield
     for key, left in _sums(connection, known_types, _OF_SOME, values).items() if kept else ():
@@ -254,26 +254,26 @@ def keeping(
     # SQLite gives the ids of the newest rows again, once those are deleted.
     for name, table in (("delivery_id", delivery), ("quarantined_id", delivery), ("failure_id", failure)):
         newest = select(func.coalesce(func.max(table.c.id), 0)).scalar_subquery()
-        connection.execute(update(closed).where(closed.c[name] > newest).values({name: newest}))
+        connection.execute(update(watermark).where(watermark.c[name] > newest).values({name: newest}))
 
 
-def open_time(connection: Connection, now: datetime) -> datetime:
-    """Return `now`, or else the first time that is not closed: a run that finishes then is counted."""
-    return max(now, _mark(connection).finished_at)
+def above_watermark(connection: Connection, now: datetime) -> datetime:
+    """Return `now`, or the time of the watermark if that is later: a run that finishes then is counted."""
+    return max(now, _watermark(connection).finished_at)
 
 
-def as_open_time(moment: ColumnElement[datetime]) -> ColumnElement[datetime]:
+def as_above_watermark(moment: ColumnElement[datetime]) -> ColumnElement[datetime]:
     """Return the same as an expression; of a NULL it is NULL."""
-    first = select(closed.c.finished_at).scalar_subquery()
+    first = select(watermark.c.finished_at).scalar_subquery()
     return case((moment < first, first), else_=moment)
 
 
-def _mark(connection: Connection) -> ClosedMark:
-    return ClosedMark._make(connection.execute(select(closed)).one())
+def _watermark(connection: Connection) -> Watermark:
+    return Watermark._make(connection.execute(select(watermark)).one())
 
 
-def _mark_at(connection: Connection, since: datetime) -> ClosedMark:
-    """Return the mark of a time, or a later one: no more than ROWS_READ rows of a table are after it."""
+def _watermark_at(connection: Connection, since: datetime) -> Watermark:
+    """Return the watermark of a time, or a later one: no more than ROWS_READ rows of a table are after it."""
     last_ids = []
     for table, at in ((delivery, delivery.c.received_at), (failure, failure.c.failed_at)):
         newest = select(func.max(table.c.id)).scalar_subquery()
@@ -283,16 +283,16 @@ def _mark_at(connection: Connection, since: datetime) -> ClosedMark:
     at = run.c.finished_at
     oldest = select(at).where(at >= since).order_by(at.desc()).offset(ROWS_READ).limit(1)
     finished_at = connection.execute(oldest).scalar() or since
-    return ClosedMark(finished_at, last_ids[0], last_ids[0], last_ids[1])
+    return Watermark(finished_at, last_ids[0], last_ids[0], last_ids[1])
 
 
 def _rows(query: str, *parameters: BindParameter[Any]) -> Subquery:
-    """Build the statement of what happened between two marks."""
+    """Build the statement of what happened between two watermarks."""
     times = [bindparam(name, type_=UtcDateTime) for name in ("finished_at", "to_finished_at")]
     return TextOfTables(query).bindparams(*times, *parameters).columns(*hourly_count.c).subquery()
 
 
-def _between(after: ClosedMark, until: ClosedMark) -> dict[str, Any]:
+def _between(after: Watermark, until: Watermark) -> dict[str, Any]:
     return after._asdict() | {f"to_{name}": end for name, end in until._asdict().items()}
 
 
@@ -356,20 +356,20 @@ _OF_SOME = _rows(
 
 
 # On PostgreSQL a transaction may yet commit rows with lower ids and earlier times than others have now. So
-# the end of the next part is noted with the transactions that hold a lock which one that writes such rows
-# takes first; it is closed when all of these are over. SQLite has one writer, so there are none.
+# the next watermark is noted with the transactions that hold a lock which one that writes such rows takes
+# first; it is set when all of these are over. SQLite has one writer, so there are none.
 
 
 class Note(NamedTuple):
-    """Up to where may be closed once these transactions are over."""
+    """The watermark that may be set once these transactions are over."""
 
-    end: ClosedMark
+    end: Watermark
     transactions: frozenset[str]
 
 
 def note(connection: Connection, now: datetime) -> Note | None:
-    """Note what may be closed later; None if no row is open. In a transaction that only reads."""
-    mark, newest = _mark(connection), _newest(connection, now)
+    """Note the next watermark; None if no row is above this one. In a transaction that only reads."""
+    mark, newest = _watermark(connection), _newest(connection, now)
     # By its order: without statistics PostgreSQL would look for one in the table, where mostly none is.
     later = select(run.c.id).where(run.c.finished_at >= mark.finished_at).order_by(run.c.finished_at).limit(1)
     if not any(map(lt, mark[1:], newest[1:])) and connection.execute(later).first() is None:
@@ -377,30 +377,30 @@ def note(connection: Connection, now: datetime) -> Note | None:
     own = dialect_of(connection)
     # After what is noted was read.
     now, writers = own.writers(connection, (delivery, run, failure), now)
-    return Note(newest._replace(finished_at=now - own.closing_margin), writers)
+    return Note(newest._replace(finished_at=now - own.watermark_lag), writers)
 
 
-def close(connection: Connection, noted: ClosedMark, known_types: Collection[str] | None) -> bool:
-    """Add what was noted to the hourly counts, some thousand rows of it; return whether there is more."""
+def advance(connection: Connection, noted: Watermark, known_types: Collection[str] | None) -> bool:
+    """Move the watermark to what was noted, by some thousand rows; return whether there is more."""
     if not try_to_lock_counts(connection):
         return False
-    mark = _mark(connection)
+    mark = _watermark(connection)
     # Rows may have been deleted since it was noted, and SQLite gives their ids again.
     parts: Iterator[Any] = zip(mark, noted, _newest(connection, noted.finished_at), strict=True)
-    end = ClosedMark._make(max(before, min(then, now)) for before, then, now in parts)
+    end = Watermark._make(max(before, min(then, now)) for before, then, now in parts)
     at = run.c.finished_at
     later = select(at).where(at > mark.finished_at, at < end.finished_at).order_by(at)
-    step = connection.execute(later.offset(_CLOSE_LIMIT).limit(1)).scalar_one_or_none()
-    ids = [min(before + _CLOSE_LIMIT, last) for before, last in zip(mark[1:], end[1:], strict=True)]
-    until = ClosedMark(step or end.finished_at, *ids)
+    step = connection.execute(later.offset(_STEP_LIMIT).limit(1)).scalar_one_or_none()
+    ids = [min(before + _STEP_LIMIT, last) for before, last in zip(mark[1:], end[1:], strict=True)]
+    until = Watermark(step or end.finished_at, *ids)
     if until != mark:
         _sums(connection, known_types, _BY_HOUR, _between(mark, until)).write(connection)
-        connection.execute(update(closed).values(until._asdict()))
+        connection.execute(update(watermark).values(until._asdict()))
     return until != end
 
 
-def _newest(connection: Connection, now: datetime) -> ClosedMark:
-    """Return the mark behind all rows that there are."""
+def _newest(connection: Connection, now: datetime) -> Watermark:
+    """Return the watermark behind all rows that there are."""
     unread = select(func.min(delivery.c.id) - 1).where(UNREAD)
     # Counted by its type, which is not known yet.
     unread_type = unread.where(delivery.c.type_field.is_not(None)).scalar_subquery()
@@ -411,7 +411,7 @@ def _newest(connection: Connection, now: datetime) -> ClosedMark:
         func.coalesce(unread.scalar_subquery(), last),
         select(failure_id).scalar_subquery(),
     )
-    return ClosedMark(now, *connection.execute(ids).one())
+    return Watermark(now, *connection.execute(ids).one())
 
 
 def compact(connection: Connection, now: datetime) -> int:

@@ -15,7 +15,7 @@ from typing import Protocol
 from sqlalchemy import Connection
 
 from billhook.clock import Clock, SystemClock
-from billhook.inbox.facts import NO_ROW_SECURITY, PostgresFacts, RowSecurity, SqliteFacts
+from billhook.inbox.facts import NO_ROW_SECURITY, DatabaseFacts, RowSecurity
 from billhook.inbox.records import NewDelivery
 
 
@@ -52,8 +52,6 @@ class Database(Protocol):
     Every method raises InboxUnavailable when the storage fails, and has then rolled back.
     """
 
-    path: Path | None = None
-    """The file that it is in; None for a server's."""
     schema: str | None = None
     """The schema that the tables are in, or will be; None where the database has no schemas."""
     may_be_away: bool
@@ -72,6 +70,11 @@ class Database(Protocol):
     """Notified after each commit of deliveries."""
     clock: Clock = SystemClock()
     """What leases and due times go by: the machine's clock, or that of a server for several machines."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is a file that does not exist."""
+        return False
 
     def now(self) -> datetime:
         """Return the time of `clock`, which a server is asked for if it was not lately."""
@@ -124,12 +127,16 @@ class Database(Protocol):
         """Read which of the tables have row security that applies to this role."""
         return NO_ROW_SECURITY
 
-    def facts(self) -> SqliteFacts | PostgresFacts:
+    def facts(self) -> DatabaseFacts:
         """Read the facts for `billhook doctor`. Raises SchemaMismatch too."""
 
     def free_bytes(self) -> tuple[int, int] | None:
         """Return how many bytes are free beside the inbox, and its size; None where only a server knows."""
         return None
+
+    def log_bytes(self) -> int:
+        """Return the size of the log beside the inbox, where that is a file."""
+        return 0
 
     def other_schemas(self) -> list[str]:
         """Return the other schemas of the same database that hold an inbox."""
@@ -148,6 +155,9 @@ class Database(Protocol):
         `progress` is called with pages done and pages in all. Raises ConfigError where other tools do that,
         or the target cannot be created; InboxError.
         """
+
+    def check_restore(self, backup: Path) -> None:
+        """Raise ConfigError where other tools restore a backup, and for a file that is none."""
 
     def restore(self, backup: Path, progress: Callable[[int, int], None]) -> int:
         """Put a backup in place of the inbox, which no process may use. Otherwise as `back_up`."""

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import func, select
 
-from billhook.inbox.facts import PostgresFacts, SqliteFacts
+from billhook.inbox.facts import DatabaseFacts
 from billhook.inbox.filters import TYPE_IS_UNREAD
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.retention import EMPTY
@@ -27,7 +27,7 @@ class SampledDelivery:
     headers: str = "{}"
 
 
-def inbox_facts(inbox: Inbox) -> SqliteFacts | PostgresFacts:
+def inbox_facts(inbox: Inbox) -> DatabaseFacts:
     """Read the facts. Raises InboxUnavailable or SchemaMismatch."""
     return inbox.database.facts()
 

@@ -41,8 +41,8 @@ class RunUpdate:
 class InboxDialect(Protocol):
     """The SQL of one database. A lock is right where nothing has to be done."""
 
-    closing_margin: timedelta
-    """How long ago the closed moment is at least: see billhook.inbox.counts."""
+    watermark_lag: timedelta
+    """How far the watermark of counts stays behind the clock at least: see billhook.inbox.counts."""
 
     def __hash__(self) -> int:
         """Return the hash of its identity: for each, a statement is built once."""
@@ -167,9 +167,9 @@ class InboxDialect(Protocol):
 OwnDialect = TypeVar("OwnDialect", bound=AnyDialect)
 
 
-def with_own(dialect: OwnDialect, own: InboxDialect) -> OwnDialect:
-    """Have a dialect of SQLAlchemy know that of the inbox, and return it."""
-    vars(dialect)["billhook"] = own
+def with_own(dialect: OwnDialect, own: InboxDialect, place: str = "") -> OwnDialect:
+    """Have a dialect of SQLAlchemy know that of the inbox, and where the inbox is; return it."""
+    vars(dialect).update(billhook=own, billhook_place=place)
     return dialect
 
 
@@ -177,6 +177,12 @@ def own_dialect(dialect: AnyDialect) -> InboxDialect:
     """Return what `with_own` gave it."""
     own: InboxDialect = dialect.billhook  # type: ignore[attr-defined]
     return own
+
+
+def place_of(connection: Connection) -> str:
+    """Return the address of the inbox that a connection is to, for people."""
+    place: str = connection.dialect.billhook_place  # type: ignore[attr-defined]
+    return place
 
 
 def dialect_of(connection: Connection) -> InboxDialect:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 
 class RowSecurity(NamedTuple):
@@ -36,46 +34,22 @@ class ConnectionLimit(NamedTuple):
     others: int
 
 
-@dataclass(frozen=True, slots=True)
-class SqliteFacts:
-    """What is known of a SQLite inbox. `synchronous` and `fullfsync` are those of billhook's connections.
+class Problem(NamedTuple):
+    """What is wrong with a database, why it matters, and what to do. `code` names its kind, and stays."""
 
-    `library` is the module that they are made with, `sqlite3` or `pysqlite3`, and `version` its SQLite's.
-    `file_system` is the type of the one that holds the file, None where that is unknown. `lax_files`
-    are those of the inbox that other users may read or write.
-    """
-
-    path: Path
-    version: tuple[int, ...]
-    library: str
-    journal_mode: str
-    synchronous: int
-    fullfsync: bool
-    free_bytes: int
-    file_bytes: int
-    file_system: str | None
-    lax_files: Mapping[str, Literal["read", "write"]]
+    level: Literal["error", "warning", "note"]
+    code: str
+    what: str
+    why: str
+    remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class PostgresFacts:
-    """What is known of an inbox on PostgreSQL. `local`: no network is between; `sslmode` is libpq's.
+class DatabaseFacts(Protocol):
+    """What is known of the database that an inbox is in."""
 
-    `limits` are those of the connections that `role` may have. `role` and `schema` are quoted for SQL.
-    """
+    @property
+    def size_text(self) -> str:
+        """How large the inbox is, and what its database is."""
 
-    place: str
-    version: int
-    fsync: bool
-    full_page_writes: bool
-    superuser: bool
-    local: bool
-    encrypted: bool
-    sslmode: str
-    pooler: Literal["transaction", "session"] | None = None
-    """What is taken to be kept by a pooler that was found in between."""
-    inbox_bytes: int = 0
-    role: str = ""
-    schema: str = ""
-    row_security: RowSecurity = NO_ROW_SECURITY
-    limits: Sequence[ConnectionLimit] = ()
+    def problems(self, web: int, workers: int) -> Iterator[Problem]:
+        """Judge it for that many processes: does a commit survive, who else can read it, may they connect?"""

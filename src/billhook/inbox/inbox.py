@@ -117,7 +117,7 @@ class Inbox:
     @property
     def is_missing(self) -> bool:
         """Whether it is a file that does not exist; a server's database is not created here."""
-        return self.database.path is not None and not self.database.path.is_file()
+        return self.database.is_missing
 
     def now(self) -> datetime:
         """Return the time by which all that it stores goes; on a server it may take a round trip.
@@ -270,10 +270,11 @@ class Inbox:
         with self.database.write() as connection:
             return counts.compact(connection, now)
 
-    def close_counts(self, now: datetime) -> bool:
-        """Add what was stored and settled until some seconds ago to the counts; True if there is more.
+    def advance_watermark(self, now: datetime) -> bool:
+        """Move the watermark of counts to some seconds ago; True if there is more.
 
-        On PostgreSQL one call adds what an earlier one noted, once the transactions of that time are over.
+        On PostgreSQL one call moves it to what an earlier one noted, once the transactions of that time
+        are over.
         """
         with self.database.read() as connection:
             latest = counts.note(connection, now)
@@ -287,9 +288,9 @@ class Inbox:
                 self._noted = latest  # the clock was set back: what finishes now may be before that end
                 return False
             with self.database.write() as connection:
-                more = counts.close(connection, noted.end, self.known_types)
-                failpoints.reach("in_close")
-            failpoints.reach("after_close")
+                more = counts.advance(connection, noted.end, self.known_types)
+                failpoints.reach("in_watermark")
+            failpoints.reach("after_watermark")
         self._noted = noted if more else latest
         return more
 

@@ -26,7 +26,7 @@ from billhook.inbox.dialect import dialect_of
 
 
 def lock_counts(connection: Connection) -> None:
-    """Keep other transactions from changing what is counted and from closing it, until this one ends.
+    """Keep other transactions from changing what is counted, and the watermark, until this one ends.
 
     Of engines and receivers none takes it: see billhook.inbox.counts.
     """

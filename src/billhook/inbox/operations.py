@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from billhook.inbox.counts import keeping, open_time
+from billhook.inbox.counts import above_watermark, keeping
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import clear_texts
 from billhook.inbox.leases import NOT_CLAIMED
@@ -324,7 +324,7 @@ def _discard(
                 .values(
                     state=RunState.DISCARDED.value,
                     last_error=reason,
-                    finished_at=open_time(connection, now),
+                    finished_at=above_watermark(connection, now),
                     # Of a call that is counted already, as failed or dead.
                     duration_seconds=None,
                     token=run.c.token + 1,
@@ -397,15 +397,10 @@ def empty_log(inbox: Inbox) -> bool:
 
     It stays while a process reads the inbox all the time, until the next time that no process does.
     """
-    path = inbox.database.path
-    if path is None:
-        return True
-    file = path.resolve()  # where the path is a link, the log is beside the file itself
-    log = file.with_name(file.name + "-wal")
     end = time.monotonic() + _LOG_SECONDS
     while True:
         inbox.database.checkpoint(at_once=True)
-        if not log.exists() or log.stat().st_size == 0:
+        if not inbox.database.log_bytes():
             return True
         if time.monotonic() > end:
             return False

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Text, Update, bindparam, func, literal_column, select, update
 
-from billhook.inbox.counts import as_open_time
+from billhook.inbox.counts import as_above_watermark
 from billhook.inbox.dialect import InboxDialect, dialect_of
 from billhook.inbox.records import SupersededRun
 from billhook.inbox.schema import UNFINISHED_RUN, delivery, run
@@ -113,7 +113,7 @@ _SUPERSEDE = (
     .values(
         state=RunState.DISCARDED.value,
         last_error=bindparam("why", type_=Text),
-        finished_at=as_open_time(bindparam("now", type_=UtcDateTime)),
+        finished_at=as_above_watermark(bindparam("now", type_=UtcDateTime)),
     )
     .returning(run.c.delivery_id)
 )

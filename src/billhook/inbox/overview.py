@@ -3,7 +3,7 @@
 `billhook status`, its JSON, metrics, the pages and `billhook doctor` are views of it. All figures are from
 the inbox, never from the memory of one process. They take some milliseconds however many deliveries are
 stored: backlog and failures are counted by partial indexes up to a limit, all else is read from the counts
-by hour and the rows since the closed moment (see billhook.inbox.counts).
+by hour and the rows above the watermark (see billhook.inbox.counts).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from billhook.inbox.content_duplicates import find_duplicates
-from billhook.inbox.counts import open_time
+from billhook.inbox.counts import above_watermark
 from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
 from billhook.inbox.records import DuplicateRun, RunOptions, RunPlan, SupersededRun
 from billhook.inbox.runs import finish_deliveries, insert_runs, new_run
@@ -28,7 +28,7 @@ def make_runs(
     superseded. A delivery without runs beside duplicates is done.
     """
     originals = find_duplicates(connection, plans) if any(planned.options for planned in plans) else {}
-    finished_at = open_time(connection, now) if originals else now
+    finished_at = above_watermark(connection, now) if originals else now
     rows = []
     keys = []
     # Random, not 0: a result from before the file was replaced must match no run of the new file.

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, inspect, select
 
 from billhook.errors import SchemaMismatch, UnreleasedSchema
-from billhook.inbox.dialect import dialect_of
+from billhook.inbox.dialect import dialect_of, place_of
 from billhook.inbox.schema import metadata, version
 from billhook.inbox.sql import name_of
 
@@ -35,7 +35,7 @@ MAY_STORE = (
 
 
 _NEEDED = frozenset((table.name, column.name) for table in metadata.sorted_tables for column in table.c)
-_OF_RELEASES = frozenset({("delivery", "also_sent_as")})
+_OF_RELEASES = frozenset({(version.name, "released")})
 """What the inbox of each release has, and none of before the first, which had the same numbers."""
 
 
@@ -84,24 +84,24 @@ def _columns(connection: Connection) -> set[tuple[str, str]]:
     return {(table, column) for table, column in found}
 
 
-def _require_released(revision: str, columns: Set[tuple[str, str]]) -> None:
+def _require_released(revision: str, columns: Set[tuple[str, str]], place: str) -> None:
     """Raise UnreleasedSchema unless these are the columns of a release: the revision does not say it."""
     missing = (_NEEDED if revision == REVISION else _OF_RELEASES) - columns
     if missing:
-        raise UnreleasedSchema(revision, REVISION, ".".join(min(missing)))
+        raise UnreleasedSchema(place, revision, REVISION, ".".join(min(missing)))
 
 
 def _released_revision(connection: Connection) -> str | None:
     """Return the revision of the inbox; None if it has no tables yet. Raises UnreleasedSchema."""
     revision = found_revision(connection)
     if revision is not None:
-        _require_released(revision, _columns(connection))
+        _require_released(revision, _columns(connection), place_of(connection))
     return revision
 
 
-def require_upgradable(revision: str, columns: Set[tuple[str, str]]) -> None:
-    """Raise SchemaMismatch for an inbox that this code cannot upgrade, and would misread."""
-    _require_released(revision, columns)
+def require_upgradable(revision: str, columns: Set[tuple[str, str]], place: str) -> None:
+    """Raise SchemaMismatch for an inbox, at a place, that this code cannot upgrade and would misread."""
+    _require_released(revision, columns, place)
     if revision > REVISION:
         raise SchemaMismatch(revision, REVISION)
 
@@ -110,7 +110,7 @@ def upgradable_revision(connection: Connection) -> str | None:
     """Return the revision of an inbox that may be upgraded, None without tables. Raises SchemaMismatch."""
     revision = found_revision(connection)
     if revision is not None:
-        require_upgradable(revision, _columns(connection))
+        require_upgradable(revision, _columns(connection), place_of(connection))
     return revision
 
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox.counts import as_open_time
+from billhook.inbox.counts import as_above_watermark
 from billhook.inbox.dialect import RunUpdate, dialect_of
 from billhook.inbox.leases import NOT_CLAIMED, UNSETTLED
 from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
@@ -180,7 +180,7 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
                 "0"
             ),  # however it ended, it did not kill its worker: it is no suspect any more
             due_at=func.coalesce(given["retry_at"], run.c.due_at),
-            finished_at=as_open_time(given["ended_at"]),
+            finished_at=as_above_watermark(given["ended_at"]),
             attempts=given["attempt"],
             uncounted_attempts=run.c.uncounted_attempts + given["is_uncounted"],
             started_at=func.coalesce(given["called_at"], run.c.started_at),

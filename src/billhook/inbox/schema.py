@@ -242,8 +242,8 @@ hourly_count = Table(
     Column("last_at", UtcDateTime, nullable=False),
     sqlite_with_rowid=False,
 )
-closed = Table(
-    "billhook_closed",
+watermark = Table(
+    "billhook_watermark",
     metadata,
     Column("finished_at", UtcDateTime, nullable=False),
     Column("delivery_id", _Id, nullable=False),
@@ -292,7 +292,7 @@ _partial("run_claim_idx", CLAIMABLE, run.c.state, run.c.handler, run.c.due_at, r
 _partial("run_dead_idx", DEAD_RUN, run.c.handler, run.c.finished_at)
 _partial("run_alone_idx", SUSPECT, run.c.due_at)
 _partial("run_order_idx", ORDERED_RUN, run.c.handler, run.c.order_key, run.c.state, run.c.delivery_id)
-# For the runs since the closed moment: see billhook.inbox.counts.
+# For the runs above the watermark: see billhook.inbox.counts.
 _partial("run_finished_at_idx", FINISHED_RUN, run.c.finished_at)
 _partial("run_identity_idx", FIRST_OF_CONTENT, run.c.handler, run.c.identity)
 # With the run: an issue's attempts and deliveries are counted without reading its failures.
@@ -304,5 +304,7 @@ version = Table(
     Column("version_num", Text, nullable=False),
     # The oldest revision whose code may still store deliveries; NULL: no older one than version_num.
     Column("oldest_compatible", Text),
+    # The schemas of before the first release had numbers that releases have again, and lack this column.
+    Column("released", Integer, nullable=False, server_default=text("1")),
 )
-"""Alembic's own table with a column more, read without importing alembic (0.8 s)."""
+"""Alembic's own table with more columns, read without importing alembic (0.8 s)."""

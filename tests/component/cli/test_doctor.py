@@ -20,7 +20,8 @@ from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.counts import Counts
 from billhook.inbox.diagnosis import inbox_facts, newest_deliveries
-from billhook.inbox.facts import PostgresFacts, SqliteFacts
+from billhook.inbox.postgres.facts import PostgresFacts
+from billhook.inbox.sqlite.facts import SqliteFacts
 from billhook.inbox.sqlite.library import sqlite3
 from billhook.settings import OPTIONS
 from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC
@@ -484,9 +485,9 @@ def test_a_clock_that_is_off_shows_in_what_was_stored(shop):
 
 def test_the_page_lists_each_finding():
     source = Path(billhook.__file__).parent / "cli"
-    parts = (source.parent / "doctor").glob("*.py")
+    parts = [*(source.parent / "doctor").glob("*.py"), *(source.parent / "inbox").glob("*/facts.py")]
     text = "".join(path.read_text() for path in parts)
-    made = set(re.findall(r'Finding\(\s*"(?:error|warning|note)"[^,]*,\s*"([a-z-]+)"', text))
+    made = set(re.findall(r'(?:Finding|Problem)\(\s*"(?:error|warning|note)"[^,]*,\s*"([a-z-]+)"', text))
     made |= {f"{what}-{access}" for what in ("secret-file", "inbox-mode") for access in ("read", "write")}
     made |= condition_codes()
     page = (source / "README.md").read_text().partition("## What doctor finds")[2]

@@ -10,7 +10,6 @@ import pytest
 
 from billhook import gunicorn_conf
 from billhook.doctor import inbox as judged
-from billhook.doctor.inbox import connection_findings
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import inbox_facts
 from billhook.inbox.facts import ConnectionLimit
@@ -101,13 +100,13 @@ def test_the_servers_limit_counts_without_what_is_reserved_and_what_others_use(p
     opened.close()
     (server,) = [each for each in facts.limits if each.of_what == "server"]
     tight = replace(facts, limits=[ConnectionLimit("server", "", 20, 9)])
-    (found,) = connection_findings(tight, web=2, workers=1)
+    (found,) = tight.problems(2, 1)
 
     assert server.most <= ask("max_connections") - ask("superuser_reserved_connections")
     assert server.others >= 1  # the test's own
     assert found.what.startswith("the server may have 20 connections, of which others use 9: ")
     assert found.remedy.startswith("raise max_connections")
-    assert list(connection_findings(tight, web=1, workers=1)) == []
+    assert list(tight.problems(1, 1)) == []
 
 
 def test_a_superuser_has_no_limit_of_its_own(protected, database_url):

@@ -32,7 +32,7 @@ def bare_url(tmp_path) -> str:
 def _without_other_steps(request, monkeypatch):
     """Closing has steps of its own between these."""
     if "closed" not in request.node.name:
-        monkeypatch.setattr(maintenance, "CLOSE_SECONDS", math.inf)
+        monkeypatch.setattr(maintenance, "COUNT_SECONDS", math.inf)
 
 
 class Time:
@@ -123,9 +123,9 @@ def test_pruning_takes_a_share_of_the_databases_time(inbox, made, clock, where, 
 def test_counts_are_closed_every_few_seconds(inbox, clock, where):
     made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
     old(inbox, where, 1)
-    assert made.run_if_due(NOON) == maintenance.CLOSE_SECONDS
+    assert made.run_if_due(NOON) == maintenance.COUNT_SECONDS
 
-    clock.now += maintenance.CLOSE_SECONDS
+    clock.now += maintenance.COUNT_SECONDS
     made.run_if_due(NOON)
 
     assert rows(where, "SELECT what, number FROM billhook_count") == [("accepted", 1)]
@@ -134,17 +134,17 @@ def test_counts_are_closed_every_few_seconds(inbox, clock, where):
 def test_counts_are_closed_less_often_where_that_takes_long(inbox, clock, where, monkeypatch):
     made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
 
-    def close(now):
+    def advance(now):
         clock.now += 2.0  # a disk that syncs slowly
         return False
 
-    monkeypatch.setattr(inbox, "close_counts", close)
-    clock.now += maintenance.CLOSE_SECONDS
+    monkeypatch.setattr(inbox, "advance_watermark", advance)
+    clock.now += maintenance.COUNT_SECONDS
     before = clock.now
 
     made.run_if_due(NOON)
 
-    assert made._close_at - before == pytest.approx(2.0 + 2.0 * maintenance.PAUSE_FACTOR)
+    assert made._count_at - before == pytest.approx(2.0 + 2.0 * maintenance.PAUSE_FACTOR)
 
 
 def test_before_its_time_a_step_does_nothing(inbox, made, clock, where):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +15,7 @@ from billhook.inbox import counts as counts_of_inbox
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import read_totals
-from support.figures import close, totals
+from support.figures import advance, totals
 from support.inbox_view import NOON, column, hung, incoming, open_inbox, rows, upgraded, value
 from support.postgres import only_sqlite
 from support.processes import together, until
@@ -47,7 +46,7 @@ def test_a_delivery_is_counted_from_its_receipt_in_the_hour_of_it(inbox, where):
     inbox.put(replace(incoming("k"), received_at=NOON + timedelta(minutes=59)))
 
     assert totals(inbox) == {ACCEPTED: 1}
-    close(inbox, at(3600))
+    advance(inbox, at(3600))
 
     found = rows(where, "SELECT hour, source, event_type, what, number, last_at FROM billhook_count")
     last = "2026-01-15 12:59:00.000000"
@@ -62,10 +61,10 @@ def test_a_quarantined_delivery_is_counted_as_accepted_and_as_quarantined(inbox)
 
 
 def test_a_delivery_that_is_read_long_after_its_receipt_is_counted_as_quarantined(inbox, where):
-    """It waits unread while what came with it is closed."""
+    """It waits unread while what came with it is counted."""
     delivery_id = inbox.put(incoming("k")).delivery_id
     plan(inbox, "read in time", handlers=(), error="unreadable")
-    close(inbox, at(3600))
+    advance(inbox, at(3600))
     assert totals(inbox) == {ACCEPTED: 2, ("PingTest", "", "quarantined"): 1}
 
     plan_as(inbox, RunPlan(delivery_id, (), "unreadable"), seconds=900)
@@ -73,15 +72,15 @@ def test_a_delivery_that_is_read_long_after_its_receipt_is_counted_as_quarantine
     expected = {ACCEPTED: 2, ("PingTest", "", "quarantined"): 2}
     assert totals(inbox) == expected
     inbox.put(incoming("another"))
-    close(inbox, at(3600))
+    advance(inbox, at(3600))
     assert totals(inbox) == expected | {ACCEPTED: 3}
 
 
-@pytest.mark.parametrize("closed", [False, True])
-def test_a_delivery_that_is_planned_again_after_a_replay_is_not_accepted_again(inbox, where, closed):
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_delivery_that_is_planned_again_after_a_replay_is_not_accepted_again(inbox, where, counted):
     delivery_id = plan(inbox, handlers=(), error="unreadable")
-    if closed:
-        close(inbox, at(3600))
+    if counted:
+        advance(inbox, at(3600))
     operations.replay(inbox, [delivery_id], at(2))
     assert value(where, "SELECT state FROM delivery") == "received"
 
@@ -98,38 +97,25 @@ def test_a_delivery_that_is_read_as_another_type_is_counted_under_the_type_that_
     assert totals(inbox) == before == {ACCEPTED: 1, ("PingTest", "", "quarantined"): 1}
 
 
-def test_a_conflict_and_an_untyped_delivery_are_counted_when_they_are_stored(inbox):
-    plan(inbox)
-    inbox.put(replace(incoming("k"), event_type="PaymentFailed", known=True))
-    inbox.put(replace(incoming("k"), event_type="Invented", known=False))
-    inbox.put(replace(incoming("other"), event_type=""))
-
-    expected = {
-        ACCEPTED: 1,
-        ("*", "", "conflict"): 1,
-        ("PaymentFailed", "", "conflict"): 1,
-        ("", "", "untyped"): 1,
-    }
-    assert totals(inbox) == expected
-    close(inbox, at(3600))
-    assert totals(inbox) == expected
-
-
-def test_a_conflict_that_an_operator_has_handled_is_not_accepted_too(inbox):
+def test_a_conflict_and_an_untyped_delivery_are_counted_when_they_are_stored_and_not_accepted_too(inbox):
     plan(inbox)
     conflict = inbox.put(replace(incoming("k"), event_type="PaymentFailed", known=True)).delivery_id
+    inbox.put(replace(incoming("k"), event_type="Invented", known=False))
+    untyped = inbox.put(replace(incoming("other"), event_type="")).delivery_id
+
+    kinds = (("*", "", "conflict"), ("PaymentFailed", "", "conflict"), ("", "", "untyped"))
+    expected = dict.fromkeys((ACCEPTED, *kinds), 1)
+    assert totals(inbox) == expected
+    advance(inbox, at(3600))
+    assert totals(inbox) == expected
+    # An operator has them handled.
     operations.replay(inbox, [conflict], at(2))
-
-    assert plan_as(inbox, RunPlan(conflict, ("h",)), seconds=3) == [conflict]
-    assert totals(inbox) == {ACCEPTED: 1, ("PaymentFailed", "", "conflict"): 1}
-
-
-def test_an_untyped_delivery_that_an_operator_names_is_not_accepted_too(inbox):
-    untyped = inbox.put(replace(incoming("k"), event_type="")).delivery_id
-
     operations.replay(inbox, [untyped], at(2), as_type="PingTest")
-
-    assert totals(inbox) == {("", "", "untyped"): 1}
+    assert plan_as(inbox, RunPlan(conflict, ("h",)), RunPlan(untyped, ("h",)), seconds=3) == [
+        conflict,
+        untyped,
+    ]
+    assert totals(inbox) == expected
 
 
 def test_types_without_a_model_are_counted_together(where):
@@ -140,7 +126,7 @@ def test_types_without_a_model_are_counted_together(where):
     inbox.put(incoming("known"))
 
     assert totals(inbox) == {ACCEPTED: 1, ("*", "", "accepted"): 3}
-    close(inbox, at(3600))
+    advance(inbox, at(3600))
     assert totals(inbox) == {ACCEPTED: 1, ("*", "", "accepted"): 3}
     assert value(where, "SELECT count(*) FROM billhook_count") == 2
 
@@ -173,7 +159,7 @@ def test_attempts_are_counted_by_handler_result_and_duration(inbox):
     ]
     before = found()
     assert before == expected
-    close(inbox, at(3600))
+    advance(inbox, at(3600))
     assert found() == before
 
 
@@ -213,12 +199,12 @@ def test_results_of_one_transaction_keep_their_own_moments(inbox, where):
 
 
 def test_a_result_that_is_written_late_has_the_time_of_writing_and_is_counted(inbox, where):
-    """The database was away: what happened until then has been closed meanwhile."""
+    """The database was away: what happened until then has been counted meanwhile."""
     for key in "abc":
         plan(inbox, key)
     one, two, three = claim(inbox, seconds=2)
     settle(inbox, result(three)._replace(at=at(600)))
-    close(inbox, at(700))
+    advance(inbox, at(700))
     late = result(one, duration_seconds=0.5), result(two, RunState.DUE, due_at=at(900), error="e")
 
     with inbox.transaction(OWNER) as transaction:
@@ -229,7 +215,7 @@ def test_a_result_that_is_written_late_has_the_time_of_writing_and_is_counted(in
     assert value(where, "SELECT failed_at FROM failure") == "2026-01-15 12:11:40.000000"
     counted = totals(inbox)
     assert (counted["", "h", "succeeded"], counted["", "h", "failed"]) == (2, 1)
-    close(inbox, at(1500))
+    advance(inbox, at(1500))
     assert totals(inbox) == counted
 
 
@@ -252,22 +238,14 @@ def test_a_failed_attempt_keeps_its_duration(inbox, where):
     assert rows(where, "SELECT attempt, duration_seconds FROM failure") == [(1, 1.5)]
 
 
-def test_a_result_whose_lease_is_lost_is_not_counted(inbox):
+def test_a_result_whose_lease_is_lost_and_an_attempt_that_a_stop_interrupted_are_not_counted(inbox):
     plan(inbox)
     (one,) = claim(inbox, seconds=2)
 
-    settle(inbox, result(one)._replace(token=one.token - 1))
-
-    assert totals(inbox) == {ACCEPTED: 1}
-
-
-def test_an_attempt_that_a_stop_interrupted_is_not_counted(inbox):
-    plan(inbox)
-    (one,) = claim(inbox, seconds=2)
-
+    lost = settle(inbox, result(one)._replace(token=one.token - 1))
     settled = settle(inbox, result(one, RunState.DUE, due_at=at(60), error="stopped", uncounted=True))
 
-    assert settled == {one.lease}
+    assert (lost, settled) == (set(), {one.lease})
     assert totals(inbox) == {ACCEPTED: 1}
 
 
@@ -422,22 +400,36 @@ def test_refusals_are_written_when_the_process_ends(inbox, where):
     assert rows(where, "SELECT cause, number FROM billhook_count") == [("mismatch", 3)]
 
 
-def test_counts_that_cannot_be_written_wait_in_memory_and_their_number_is_bounded(monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [
+        (InboxUnavailable("away"), 5),
+        # As in a process that was not restarted yet: with a traceback strangers could fill its log.
+        (SchemaMismatch("0999", "0009"), 5),
+        # Not kept: they would be tried for ever, and fail those that are counted later.
+        (ValueError("not a number"), 1),
+    ],
+)
+def test_counts_that_cannot_be_written_wait_in_memory_and_those_that_never_can_are_given_up(
+    monkeypatch, caplog, error, left
+):
     monkeypatch.setattr(buffered_counts, "LIMIT", 5)
-    tries = itertools.count()
-    written = []
+    errors, written = [error], []
 
     def write(counts):
-        if next(tries) < 2:
-            raise InboxUnavailable("away")
-        written.append(counts)
+        if errors:
+            raise errors.pop()
+        written.append(len(counts))
 
     buffered = BufferedCounts(write, every_seconds=0.02)
     for number in range(100):
         refuse(buffered, cause=f"c{number}")
+    if left == 1:
+        until(lambda: "counts of refusals and duplicates could not be written" in caplog.text)
+        refuse(buffered, "stale")
 
-    until(lambda: written)
-    assert len(written[0]) == 5
+    until(lambda: written == [left])
+    assert len(caplog.records) == (left == 1)
     buffered.close()
 
 
@@ -458,43 +450,6 @@ def test_after_a_slow_write_counts_wait_longer_for_the_next(monkeypatch):
     buffered.close()
 
     assert (before, len(written)) == (1, 2)
-
-
-def test_counts_wait_while_the_schema_is_that_of_another_version(caplog):
-    """As in a process that was not restarted yet: with a traceback each time strangers could fill its log."""
-    tries = itertools.count()
-    written = []
-
-    def write(counts):
-        if next(tries) < 2:
-            raise SchemaMismatch("0999", "0009")
-        written.append(len(counts))
-
-    buffered = BufferedCounts(write, every_seconds=0.02)
-    refuse(buffered)
-
-    until(lambda: written == [1])
-    assert caplog.records == []
-    buffered.close()
-
-
-def test_counts_that_no_database_takes_are_logged_and_given_up(caplog):
-    """Not kept: they would be tried for ever, and fail those that are counted later."""
-    written = []
-
-    def write(counts):
-        if not written:
-            written.append("failed")
-            raise ValueError("not a number")
-        written.append(len(counts))
-
-    buffered = BufferedCounts(write, every_seconds=0.02)
-    refuse(buffered)
-    until(lambda: "counts of refusals and duplicates could not be written" in caplog.text)
-    refuse(buffered, "stale")
-
-    until(lambda: written == ["failed", 1])
-    buffered.close()
 
 
 @only_sqlite

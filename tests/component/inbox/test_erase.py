@@ -97,20 +97,12 @@ def test_the_error_of_an_erased_delivery_is_removed_from_the_pause_of_its_handle
     ]
 
 
-def test_a_quarantined_delivery_is_erased_with_the_reason(inbox, where):
-    delivery_id = planned(inbox, body=BODY, error=f"not readable: {MARK.decode()}")
+def test_a_quarantined_delivery_is_erased_with_the_reason_and_its_further_types(inbox, where):
+    unreadable = planned(inbox, body=BODY, error=f"not readable: {MARK.decode()}")
+    kinds = ("InvoiceApproved", "Aa", f"Bb.{MARK.decode()}")
+    *_, conflict = [inbox.put(incoming("k", event_type=kind)).delivery_id for kind in kinds]
 
-    assert erase(inbox, [delivery_id], LATER) == EraseResult(deliveries=1)
-    assert MARK.decode() not in stored_text(where)
-
-
-def test_the_further_types_of_an_erased_delivery_are_forgotten(inbox, where):
-    for kind in ("InvoiceApproved", "Aa", f"Bb.{MARK.decode()}"):
-        inbox.put(incoming("k", event_type=kind))
-    erased = value(where, "SELECT id FROM delivery WHERE also_sent_as IS NOT NULL")
-
-    erase(inbox, [erased], LATER)
-
+    assert erase(inbox, [unreadable, conflict], LATER) == EraseResult(deliveries=2)
     assert MARK.decode() not in stored_text(where)
 
 
@@ -124,11 +116,7 @@ def test_a_delivery_that_is_sent_again_after_its_erasure_is_a_duplicate_and_not_
         assert (receipt.status, receipt.delivery_id) == (PutStatus.DUPLICATE, delivery_id)
 
     assert rows(where, "SELECT body FROM delivery") == [(b"",)]
-
-
-def test_control_a_delivery_under_another_key_is_new(inbox):
-    erase(inbox, [put(inbox, "k")], LATER)
-
+    # The control: under another key it is new.
     assert inbox.put(incoming("k2", body=BODY)).status is PutStatus.ACCEPTED
 
 
@@ -137,25 +125,13 @@ def test_an_erased_delivery_is_not_replayed(inbox, where):
     handle(inbox, RunState.DEAD)
     erase(inbox, ids, LATER)
 
-    for how in ({}, {"all_handlers": True}, {"handler": "book"}, {"as_type": "PingTest"}):
+    new = {"handler": "new", "backfill": lambda *_: pytest.fail("a handler that is newer is asked")}
+    for how in ({}, {"all_handlers": True}, {"handler": "book"}, {"as_type": "PingTest"}, new):
         assert replay(inbox, ids, LATER, **how) == ReplayResult(), how
         assert handle(inbox) == [], how
     assert rows(where, "SELECT state FROM delivery") == [("erased",)] * 2
-
-
-@only_sqlite
-def test_a_handler_that_is_newer_gets_no_erased_delivery(inbox):
-    delivery_id = put(inbox, "k", "book")
-    handle(inbox)
-    erase(inbox, [delivery_id], LATER)
-    asked = []
-
-    def newcomer(stored, names):
-        asked.append(stored)
-        return RunOptions()
-
-    assert replay(inbox, [delivery_id], LATER, handler="new", backfill=newcomer) == ReplayResult()
-    assert asked == []
+    assert erase(inbox, ids, LATER, discard_unfinished=True) == EraseResult()
+    assert discard(inbox, ids, "why", LATER).deliveries == 0
 
 
 # --- what is not finished -------------------------------------------------------------------------
@@ -197,16 +173,6 @@ def test_the_result_of_a_running_handler_is_not_written_to_an_erased_delivery(in
     assert value(where, "SELECT state FROM delivery") == "erased"
 
 
-def test_the_next_in_the_order_of_an_erased_delivery_is_handled(inbox):
-    options = RunOptions("one-after-the-other")
-    first, second = (put(inbox, key, "book", options=options) for key in ("k1", "k2"))
-
-    erase(inbox, [first], NOON, discard_unfinished=True)
-
-    (handled,) = handle(inbox)
-    assert handled.delivery.delivery_id == second
-
-
 def test_a_dry_run_counts_and_changes_nothing(inbox, where):
     done = put(inbox, "k1", "book")
     handle(inbox)
@@ -228,14 +194,6 @@ def test_an_erased_delivery_is_deleted_when_its_key_may_go(inbox, where):
     for days, left in ((3, "erased"), (29, "erased"), (31, None)):
         inbox.prune(Cutoffs.of(NOON + timedelta(days=days), 30))
         assert rows(where, "SELECT state FROM delivery") == ([(left,)] if left else [])
-
-
-def test_an_erased_delivery_is_neither_erased_nor_discarded_again(inbox, where):
-    delivery_id = put(inbox, "k")
-    erase(inbox, [delivery_id], LATER)
-
-    assert erase(inbox, [delivery_id], LATER, discard_unfinished=True) == EraseResult()
-    assert discard(inbox, [delivery_id], "why", LATER).deliveries == 0
 
 
 # --- the file -------------------------------------------------------------------------------------

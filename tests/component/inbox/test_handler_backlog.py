@@ -108,13 +108,6 @@ def test_what_waits_for_a_thread_of_its_worker_is_not_running(inbox):
     assert (found.running, found.waiting, found.unfinished) == (2, 3, 5)
 
 
-def test_large_numbers_are_counted_up_to_a_limit(inbox, monkeypatch):
-    monkeypatch.setattr(overview, "RUNS_LIMIT", 3)
-    put_many(inbox, 5)
-
-    assert backlogs(inbox)["h"].waiting == 3
-
-
 def test_beyond_the_limit_of_counting_only_the_least_is_told(inbox, monkeypatch):
     put_many(inbox, 14)
     settle(inbox, claim(inbox, 10), seconds=100)

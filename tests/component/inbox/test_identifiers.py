@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from billhook.inbox import DeliveryFilter, RunPlan
-from billhook.inbox.deliveries import count, details, id_batches, page, summaries
+from billhook.inbox.deliveries import details, id_batches, page, summaries
 from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import IssueState, change_issue, list_issues
 from billhook.inbox.occurrences import IssueKind
@@ -53,23 +53,6 @@ def test_a_delivery_is_found_by_its_id_its_key_and_each_value_whole(inbox):
     assert found(inbox, "inv_1") == found(inbox, "12.50") == found(inbox, "k1") == [first]
     assert found(inbox, str(waiting)) == found(inbox, "k3") == [waiting]
     assert found(inbox, "cus") == found(inbox, "CUS_1") == found(inbox, "999") == found(inbox, "9" * 40) == []
-
-
-def test_a_value_of_many_deliveries_is_read_page_by_page(inbox):
-    ids = [put(inbox, f"k{number}", "cus_1", "cus_1" if number else "x") for number in range(5)]
-
-    first = found(inbox, "cus_1", 2)
-    assert first == [ids[4], ids[3]]
-    assert found(inbox, "cus_1", 2, below=first[-1]) == [ids[2], ids[1]]
-    assert count(inbox, DeliveryFilter(search="cus_1")) == 5
-
-
-def test_a_search_goes_with_other_conditions(inbox):
-    put(inbox, "k1", "cus_1")
-    waiting = put(inbox, "k2", "cus_1", handlers=("h",))
-
-    assert found(inbox, "cus_1", 1, state="planned") == [waiting]
-    assert found(inbox, "cus_1", event_type="Overage") == []
 
 
 @pytest.mark.parametrize("text", ["cus_1", "2"])

@@ -176,12 +176,6 @@ def test_workers_are_shown_and_those_that_are_silent(inbox):
     assert [(one.owner, one.alive) for one in workers] == [("gone:1", False), ("host:2", True)]
 
 
-def test_paused_handlers_are_shown(inbox):
-    inbox.pause_handler("h", "a reason", NOON)
-
-    assert [(one.name, one.why) for one in read_overview(inbox, NOON).paused] == [("h", "a reason")]
-
-
 # --- periods ------------------------------------------------------------------------------------------
 
 

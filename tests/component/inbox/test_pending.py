@@ -41,30 +41,18 @@ def test_unplanned_deliveries_are_pending_after_a_delay(inbox):
     ]
 
 
-def test_a_run_waits_since_it_was_due_and_a_later_one_is_foretold(inbox):
+def test_a_delivery_waits_once_since_a_run_was_due_or_a_lease_ended_and_a_later_one_is_foretold(inbox):
     delivery_id = put(inbox, "a")
-    plan(inbox, delivery_id, "h", seconds=3)
+    plan(inbox, delivery_id, "h1", "h2", "h3", seconds=3)
+    due = PendingDelivery(delivery_id, at(3), fresh=True)
 
     assert pending_at(inbox, 2) == ([], at(3))
-    assert pending_at(inbox, 3) == ([PendingDelivery(delivery_id, at(3), fresh=True)], None)
-
-
-def test_a_lost_run_is_pending_since_its_lease_expired_and_not_fresh(inbox):
-    delivery_id = put(inbox, "a")
-    plan(inbox, delivery_id, "h")
-    claim(inbox, 1)
-
-    assert pending_at(inbox, 29) == ([], at(30))
-    assert pending_at(inbox, 30) == ([PendingDelivery(delivery_id, at(30), fresh=False)], None)
-
-
-def test_a_delivery_with_several_due_runs_is_pending_once(inbox):
-    delivery_id = put(inbox, "a")
-    plan(inbox, delivery_id, "h1", "h2", "h3")
-    claim(inbox, 1)
-
-    assert pending_at(inbox, 29)[0] == [PendingDelivery(delivery_id, at(0), fresh=True)]
-    assert pending_at(inbox, 30)[0] == [PendingDelivery(delivery_id, at(30), fresh=False)]
+    assert pending_at(inbox, 3) == ([due], None)
+    claim(inbox, 1, 3)
+    assert pending_at(inbox, 32)[0] == [due]
+    assert pending_at(inbox, 33)[0] == [PendingDelivery(delivery_id, at(33), fresh=False)]
+    claim(inbox, 2, 4)
+    assert pending_at(inbox, 32) == ([], at(33))
 
 
 def test_pending_deliveries_are_the_longest_waiting_up_to_the_limit(inbox):

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from click.testing import CliRunner
 
 from billhook import Handlers
-from billhook.cli import main
-from billhook.doctor.inbox import postgres_findings
 from billhook.engines.worker import MAX_POLL_SECONDS
 from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
 from billhook.inbox.diagnosis import inbox_facts
 from billhook.inbox.postgres import waker
-from billhook.inbox.revision import REVISION
-from billhook.metrics import metrics_text
 from support.apps import deliver
 from support.inbox_view import incoming, open_inbox, rows, upgraded, value
 from support.pgbouncer import leave_settings, note_commits, pooled, set_for_database
 from support.postgres import with_options
 from support.processes import until
 from support.proxy import proxied
-from support.signing import SECRET
 
 pytestmark = pytest.mark.slow
 NUMBER = 40
@@ -111,40 +104,6 @@ def test_all_is_stored_handled_and_settled_on_the_disk_and_no_error_logged(
     assert elsewhere(url) == 0
 
 
-def test_commands_and_metrics_read_and_write_the_same(url, pooler, careless, running, monkeypatch, tmp_path):
-    handlers = Handlers()
-
-    @handlers.on(PingTest, name="fail", retry=[])
-    def fail(event, delivery):
-        raise RuntimeError("no mail")
-
-    app = running(handlers, BILLHOOK_INBOX_URL=pooler.url, BILLHOOK_LEASE_SECONDS=30)
-    deliver(app)
-    until(lambda: rows(url, "SELECT state FROM billhook.run") == [("dead",)], MAX_POLL_SECONDS + 10)
-    metrics = metrics_text(app.extensions["billhook"].inbox)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BILLHOOK_INBOX_URL", pooler.url)
-    monkeypatch.setenv("BILLHOOK_SECRETS", SECRET)
-
-    def run(*arguments):
-        ran = CliRunner().invoke(main, arguments)
-        assert ran.exit_code in (0, 1), ran.output
-        return ran.stdout
-
-    assert 'handler="fail",state="dead"} 1.0' in metrics
-    assert run("db", "upgrade").startswith(f"schema {REVISION}: nothing to do")
-    assert run("db", "current").startswith(f"schema {REVISION}, ")
-    (listed,) = json.loads(run("deliveries", "list", "--json"))
-    assert (listed["id"], listed["state"]) == (1, "dead")
-    assert json.loads(run("status", "--json"))["dead"] == 1
-    (issue,) = [one for one in json.loads(run("failures", "list", "--json")) if one["kind"] == "failure"]
-    assert issue["title"] == "RuntimeError: no mail"
-    run("deliveries", "replay", "1", "--yes")
-    assert [what for (what,) in rows(url, "SELECT what FROM billhook.billhook_action")] == ["replay"]
-    assert "pooler" in {one["code"] for one in json.loads(run("doctor", "--json"))["findings"]}
-    assert elsewhere(url) == 0
-
-
 def test_an_upgrade_through_it_makes_the_tables(database_url):
     with pooled(database_url, sessions=1) as pooler:
         with pooler.client() as client:
@@ -158,7 +117,7 @@ def test_an_upgrade_through_it_makes_the_tables(database_url):
 
     assert rows(database_url, "SELECT key FROM billhook.delivery") == [("k",)]
     assert value(database_url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'elsewhere'") == 0
-    assert value(database_url, "SELECT extract(epoch FROM finished_at) FROM billhook.billhook_closed") == 0
+    assert value(database_url, "SELECT extract(epoch FROM finished_at) FROM billhook.billhook_watermark") == 0
 
 
 # --- nothing is left to, or taken from, a session ----------------------------------------------------
@@ -284,7 +243,7 @@ def pooler_of(url, **options):
     inbox = open_inbox(url, **options)
     facts = inbox_facts(inbox)
     inbox.close()
-    said = [(one.level, one.code) for one in postgres_findings(facts) if one.code == "pooler"]
+    said = [(one.level, one.code) for one in facts.problems(2, 1) if one.code == "pooler"]
     return facts.pooler, facts.inbox_bytes > 0, said
 
 

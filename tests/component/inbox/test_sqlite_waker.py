@@ -1,4 +1,4 @@
-"""The waker of an inbox on SQLite: a named pipe, which may be full, replaced or without a reader."""
+"""The waker of an inbox on SQLite: named pipes, which may be full, replaced or without a reader."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from billhook.inbox.sqlite.waker import NO_READER_SECONDS, FifoWaker
+from billhook.inbox.sqlite.waker import FifoWaker
 
 
 @pytest.fixture
 def wakers(tmp_path):
-    made = [FifoWaker(tmp_path / "notify") for _ in range(2)]
+    made = [FifoWaker(tmp_path / "pipes") for _ in range(2)]
     yield made
     for waker in made:
         waker.close()
@@ -41,19 +41,41 @@ def test_a_listener_that_closed_and_opened_again_is_notified(wakers):
     sender.wake()
     sender.wake()
     listener.fileno()
-    time.sleep(NO_READER_SECONDS)
 
     sender.wake()
 
     assert listener.wait(1) is True
 
 
-def test_a_replaced_fifo_is_an_error_for_the_listener_only(tmp_path, wakers):
-    (tmp_path / "notify").write_text("a file")
+def test_all_that_wait_are_notified_and_nothing_stays_after_the_last(tmp_path, wakers):
+    for waker in wakers:
+        waker.fileno()
 
     wakers[1].wake()
 
-    with pytest.raises(OSError, match="is not a pipe: remove it"):
+    assert [waker.wait(1) for waker in wakers] == [True, True]
+    for waker in wakers:
+        waker.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_pipe_of_a_killed_process_is_removed_when_another_begins_to_listen(tmp_path, wakers):
+    left = tmp_path / "pipes" / "left"
+    left.parent.mkdir()
+    os.mkfifo(left)
+
+    wakers[0].fileno()
+
+    (own,) = left.parent.iterdir()
+    assert own != left
+
+
+def test_a_replaced_folder_is_an_error_for_the_listener_only(tmp_path, wakers):
+    (tmp_path / "pipes").write_text("a file")
+
+    wakers[1].wake()
+
+    with pytest.raises(OSError, match="File exists"):
         wakers[0].fileno()
 
 
@@ -91,10 +113,8 @@ def planted(folder, form):
     """A file of somebody else's, and a link to it where the waker opens its pipes."""
     victim = folder / "victim"
     victim.write_text("precious")
-    pipes = folder / "notify.d"
-    if form == "pipe":
-        (folder / "notify").symlink_to(victim)
-    elif form == "listener":
+    pipes = folder / "pipes"
+    if form == "link":
         pipes.mkdir()
         (pipes / "x").symlink_to(victim)
     elif form == "file":
@@ -107,7 +127,7 @@ def planted(folder, form):
     return victim
 
 
-@pytest.mark.parametrize("form", ["pipe", "listener", "file", "folder"])
+@pytest.mark.parametrize("form", ["link", "file", "folder"])
 def test_a_link_in_place_of_a_pipe_is_neither_written_to_nor_removed(tmp_path, wakers, form):
     victim = planted(tmp_path, form)
     before = sorted(path for path in tmp_path.rglob("*"))
@@ -123,10 +143,3 @@ def test_nobody_listens_in_a_folder_that_is_a_link(tmp_path, wakers):
 
     with pytest.raises(OSError, match="is not a folder of this user: remove it"):
         wakers[0].listener()
-
-
-def test_nobody_waits_on_a_pipe_that_is_a_link(tmp_path, wakers):
-    planted(tmp_path, "pipe")
-
-    with pytest.raises(OSError, match="is not a pipe: remove it"):
-        wakers[0].fileno()

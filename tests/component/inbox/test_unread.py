@@ -32,17 +32,14 @@ def unordered(event_type):
 
 
 def test_a_batch_has_some_of_each_type_and_source_and_of_the_oldest(backlog):
-    assert read(backlog, 14, RoundRobin(unordered, of_each=1)) == [*range(1, 15)]
-    assert read(backlog, 10, RoundRobin(unordered, of_each=1)) == [1, 2, 3, 4, 5, 6, 7, 10, 11, 14]
-    assert read(backlog, 12, RoundRobin(unordered, of_each=2)) == [*range(1, 9), 10, 11, 14, 15]
-
-
-def test_a_batch_with_room_for_all_is_the_oldest(backlog):
-    assert read(backlog, len(BACKLOG) + 1, RoundRobin(unordered)) == [*range(1, len(BACKLOG) + 1)]
-
-
-def test_a_batch_of_one_is_the_oldest(backlog):
-    assert read(backlog, 1, RoundRobin(unordered)) == [1]
+    for limit, of_each, expected in [
+        (1, 10, [1]),
+        (10, 1, [1, 2, 3, 4, 5, 6, 7, 10, 11, 14]),
+        (12, 2, [*range(1, 9), 10, 11, 14, 15]),
+        (14, 1, [*range(1, 15)]),
+        (len(BACKLOG) + 1, 10, [*range(1, len(BACKLOG) + 1)]),
+    ]:
+        assert read(backlog, limit, RoundRobin(unordered, of_each=of_each)) == expected, limit
 
 
 def test_types_that_are_too_many_for_a_batch_take_turns(inbox):

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from billhook.errors import ConfigError, SchemaMismatch, UnreleasedSchema
+from billhook.extension import get_state
 from billhook.inbox import Inbox, RunState
 from billhook.inbox.revision import REVISION
 from support.apps import deliver, make_app
@@ -71,21 +72,21 @@ def test_an_inbox_that_was_not_upgraded_is_refused_with_the_command(inbox_url, t
 CHANGES = {
     "run.beside_others": "ALTER TABLE run DROP COLUMN beside_others",
     "billhook_release.first_at": "DROP TABLE billhook_release",
-    "delivery.also_sent_as": "ALTER TABLE delivery DROP COLUMN also_sent_as",
+    "billhook_version.released": "ALTER TABLE billhook_version DROP COLUMN released",
 }
 """What an inbox of before the first release lacks, and how it is made of one that has it."""
 UNRELEASED = [
     ("0001", "run.beside_others"),  # the number of a release
     ("0001", "billhook_release.first_at"),
-    ("0009", "delivery.also_sent_as"),
-    ("0016", "delivery.also_sent_as"),
+    ("0009", "billhook_version.released"),
+    ("0016", "billhook_version.released"),
 ]
 
 
-def refusal(revision, missing):
+def refusal(place, revision, missing):
     return (
-        f"the inbox has schema {revision} without {missing}, of an unreleased billhook, which no release "
-        "upgrades: have that billhook handle what waits in it, then name an empty database in "
+        f"the inbox {place} has schema {revision} without {missing}: it is of an unreleased billhook, which "
+        "no release upgrades: have that billhook handle what waits in it, then name an empty database in "
         "BILLHOOK_INBOX_URL"
     )
 
@@ -107,7 +108,7 @@ def test_an_inbox_of_an_unreleased_billhook_is_refused_and_unchanged(bare_url, r
     for use in (inbox.upgrade, inbox.prepare, inbox.check_writable, lambda: inbox.received(1)):
         with pytest.raises(UnreleasedSchema) as refused:
             use()
-        assert str(refused.value) == refusal(revision, missing)
+        assert str(refused.value) == refusal(inbox.database.display_url, revision, missing)
 
     assert value(where, "SELECT version_num FROM billhook_version") == revision
     assert structure(bare_url) == before
@@ -123,7 +124,7 @@ def test_a_backup_of_an_unreleased_billhook_is_not_restored(bare_url, tmp_path):
     inbox.database.back_up(backup, lambda *_: None)
     make_unreleased(backup, *UNRELEASED[0])
 
-    with pytest.raises(ConfigError, match=re.escape(refusal(*UNRELEASED[0]))):
+    with pytest.raises(ConfigError, match=re.escape(refusal(backup, *UNRELEASED[0]))):
         inbox.database.restore(backup, lambda *_: None)
 
 
@@ -132,8 +133,11 @@ def test_an_app_on_an_inbox_of_an_unreleased_billhook_says_so(bare_url, tmp_path
     make_unreleased(place_of(bare_url), *UNRELEASED[0])
 
     app = make_app(tmp_path, BILLHOOK_INBOX_URL=bare_url)
+    place = get_state(app).inbox.database.display_url
 
-    assert f"deliveries get 503 until the inbox's schema fits: {refusal(*UNRELEASED[0])}" in caplog.text
+    assert (
+        f"deliveries get 503 until the inbox's schema fits: {refusal(place, *UNRELEASED[0])}" in caplog.text
+    )
     assert deliver(app).status_code == 503
     app.extensions["billhook"].close()
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from billhook.engines.maintenance import (
-    CLOSE_SECONDS,
+    COUNT_SECONDS,
     REGISTRATION_SECONDS,
     Maintenance,
     MaintenanceOptions,
@@ -152,7 +152,7 @@ def test_a_row_is_written_at_start_and_every_twenty_seconds_and_says_at_the_end_
     # The times of closing and pruning are of another clock, which stands still.
     maintenance = Maintenance(inbox, MaintenanceOptions(), registration=registration, monotonic=lambda: 0.0)
 
-    assert maintenance.run_if_due(NOON) == CLOSE_SECONDS
+    assert maintenance.run_if_due(NOON) == COUNT_SECONDS
     registration_time[0] += REGISTRATION_SECONDS - 1
     assert maintenance.run_if_due(NOON + 19 * SECOND) == 1
     assert inbox.worker_seen_at() == NOON

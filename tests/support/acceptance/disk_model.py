@@ -16,7 +16,7 @@ from typing import NamedTuple
 from support.acceptance.system_calls import Answers, Event, events
 
 SECTOR = 512
-NOT_KEPT = ("-shm", "-lock", "-wake")
+NOT_KEPT = ("-shm", "-lock")
 """Files that hold nothing, or nothing that outlives the processes."""
 
 

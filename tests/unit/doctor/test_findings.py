@@ -14,11 +14,9 @@ from billhook import gunicorn_conf
 from billhook.doctor.checks import clock_text, retention_text, secret_files_text, workers_text
 from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
 from billhook.doctor.deliveries import clock_findings, payload_findings
-from billhook.doctor.inbox import postgres_findings, sqlite_findings
 from billhook.inbox.diagnosis import SampledDelivery
-from billhook.inbox.facts import PostgresFacts, SqliteFacts
-from billhook.inbox.postgres.facts import is_local
-from billhook.inbox.sqlite.facts import file_system_of
+from billhook.inbox.postgres.facts import PostgresFacts, is_local
+from billhook.inbox.sqlite.facts import SqliteFacts, file_system_of
 from billhook.settings import OPTIONS
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
@@ -57,11 +55,11 @@ OUR_OWN = {name: value for name, value in vars(gunicorn_conf).items() if not nam
 
 
 def of_sqlite(**changes):
-    return codes(sqlite_findings(replace(GOOD_SQLITE, **changes), "darwin"))
+    return codes(replace(GOOD_SQLITE, **changes).problems(2, 1, "darwin"))
 
 
 def of_postgres(**changes):
-    return codes(postgres_findings(replace(GOOD_POSTGRES, **changes)))
+    return codes(replace(GOOD_POSTGRES, **changes).problems(2, 1))
 
 
 def of_gunicorn(**changes):
@@ -114,7 +112,7 @@ def test_each_fault_is_one_finding_and_what_is_good_has_none(judge):
 
 def test_what_is_no_fault():
     facts = replace(GOOD_SQLITE, fullfsync=False, file_system=None)
-    assert codes(sqlite_findings(facts, "linux")) == []  # fullfsync is of macOS alone
+    assert codes(facts.problems(2, 1, "linux")) == []  # fullfsync is of macOS alone
     assert of_postgres(local=True, encrypted=False, sslmode="prefer") == []  # on the same machine
     assert of_gunicorn(worker_class="gthread") == []
 

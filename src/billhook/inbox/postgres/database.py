@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -22,7 +22,7 @@ from billhook.concurrency import reset_in_child
 from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden
 from billhook.inbox.database import Database
 from billhook.inbox.dialect import with_own
-from billhook.inbox.facts import PostgresFacts, RowSecurity
+from billhook.inbox.facts import RowSecurity
 from billhook.inbox.postgres import roles
 from billhook.inbox.postgres.clock import SERVER_TIME, ServerClock
 from billhook.inbox.postgres.dialect import POSTGRES
@@ -42,7 +42,7 @@ from billhook.inbox.postgres.driver import (
     replace_lost,
     schema_from_options,
 )
-from billhook.inbox.postgres.facts import read_facts
+from billhook.inbox.postgres.facts import PostgresFacts, read_facts
 from billhook.inbox.postgres.waker import PostgresWaker
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.revision import verify, verify_opened
@@ -261,14 +261,18 @@ class PostgresDatabase(Database):
             f"{command} --dbname={self._conninfo()} --file={shlex.quote(str(target))}"
         )
 
-    def restore(self, backup: Path, progress: Callable[[int, int], None]) -> int:
+    def check_restore(self, backup: Path) -> NoReturn:
         """Raise ConfigError with the PostgreSQL command that does it."""
-        del progress
         raise ConfigError(
             "an inbox on PostgreSQL is restored by PostgreSQL's own tools, while nothing uses it: "
             "pg_restore --clean --if-exists --single-transaction "
             f"--dbname={self._conninfo()} {shlex.quote(str(backup))}"
         )
+
+    def restore(self, backup: Path, progress: Callable[[int, int], None]) -> NoReturn:
+        """Raise the same."""
+        del progress
+        self.check_restore(backup)
 
     def _conninfo(self) -> str:
         """Return the connection string for a shell, without a password."""
@@ -328,7 +332,7 @@ class PostgresDatabase(Database):
         )
         # A session's search_path may be another client's, and a temporary table of his comes before any path.
         engine.dialect.identifier_preparer.schema_for_object = self._schema_of
-        with_own(engine.dialect, POSTGRES)
+        with_own(engine.dialect, POSTGRES, self.display_url)
         event.listen(engine, "checkout", replace_lost)
         event.listen(engine, "handle_error", drop_read_only)
         return engine

@@ -31,18 +31,18 @@ from sqlalchemy.types import TypeEngine
 from billhook.inbox import locks
 from billhook.inbox.dialect import FirstRuns, InboxDialect, Processor, RunUpdate
 from billhook.inbox.records import RunPlan, RunResult
-from billhook.inbox.schema import closed, delivery, run
+from billhook.inbox.schema import delivery, run, watermark
 from billhook.inbox.sql import TextOfTables, in_parameter, json_text, name_of
 
 _ORDER = 0x6F726472  # "ordr"
 _CONFLICTS = 0x636F6E66  # "conf"
 _LIMITS = 0x6C696D74  # "limt"
 _COUNTS = 0x636E7473  # "cnts"
-# Of this inbox, by the number of its table: closing only tries to take it, and another inbox of the database
-# must not keep it off. The table has one row.
+# Of this inbox, by the number of its table: what moves the watermark only tries to take it, and another inbox
+# of the database must not keep it off. The table has one row.
 _COUNTS_OF_INBOX: ColumnElement[int] = literal_column(f"({_COUNTS}::bigint << 32) + tableoid::bigint")
-_HOLD_COUNTS = select(func.pg_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(closed)
-_TRY_COUNTS = select(func.pg_try_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(closed)
+_HOLD_COUNTS = select(func.pg_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(watermark)
+_TRY_COUNTS = select(func.pg_try_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(watermark)
 _HOLD_ORDER = select(func.pg_advisory_xact_lock(_ORDER))
 _HOLD_ORDER_OF = _HOLD_ORDER.where(
     exists(
@@ -82,7 +82,7 @@ def _update_runs(update: RunUpdate) -> Any:
 class PostgresDialect(InboxDialect):
     """The SQL of PostgreSQL, where transactions write beside each other."""
 
-    closing_margin = timedelta(seconds=6)
+    watermark_lag = timedelta(seconds=6)
     every_column = text(
         "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
         "JOIN pg_namespace ON pg_namespace.oid = relnamespace "

@@ -3,19 +3,140 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from sqlalchemy import Connection, text
 
-from billhook.inbox.database import Database
-from billhook.inbox.facts import PostgresFacts
+from billhook.inbox.database import CONNECTIONS_PER_PROCESS, Database
+from billhook.inbox.facts import NO_ROW_SECURITY, ConnectionLimit, Problem, RowSecurity
 from billhook.inbox.postgres.roles import connection_limits
 
 _BYTES = text(
     "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
     " WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :schema)"
 )
+_OLDEST = 15
+_MIB = 1024 * 1024
 _NAMES = text("SELECT quote_ident(current_user), quote_ident(:schema)")
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresFacts:
+    """What is known of an inbox on PostgreSQL. `local`: no network is between; `sslmode` is libpq's.
+
+    `limits` are those of the connections that `role` may have. `role` and `schema` are quoted for SQL.
+    """
+
+    place: str
+    version: int
+    fsync: bool
+    full_page_writes: bool
+    superuser: bool
+    local: bool
+    encrypted: bool
+    sslmode: str
+    pooler: Literal["transaction", "session"] | None = None
+    """What is taken to be kept by a pooler that was found in between."""
+    inbox_bytes: int = 0
+    role: str = ""
+    schema: str = ""
+    row_security: RowSecurity = NO_ROW_SECURITY
+    limits: Sequence[ConnectionLimit] = ()
+
+    @property
+    def size_text(self) -> str:
+        """The size, and the server."""
+        return f"{self.inbox_bytes / _MIB:,.1f} MiB, PostgreSQL {self.version}"
+
+    def problems(self, web: int, workers: int) -> Iterator[Problem]:
+        """Judge the server, the way to it and the role."""
+        if self.version < _OLDEST:
+            yield Problem(
+                "error", "postgres-version", f"the server is PostgreSQL {self.version}",
+                f"billhook needs {_OLDEST} or newer", "upgrade the server",
+            )  # fmt: skip
+        if not (self.fsync and self.full_page_writes):
+            yield Problem(
+                "error", "postgres-fsync", "the server runs with fsync or full_page_writes off",
+                "what was answered 200 may be gone, and the database corrupt, after a power failure",
+                "set both to on in postgresql.conf and restart the server",
+            )  # fmt: skip
+        if not self.local and self.sslmode != "verify-full":
+            how = "without TLS" if not self.encrypted else f"with sslmode={self.sslmode}"
+            yield Problem(
+                "warning", "postgres-tls", f"{self.place} is reached over a network {how}",
+                "libpq does not check who answers: another machine could read the password and every body",
+                "end BILLHOOK_INBOX_URL in ?sslmode=verify-full&sslrootcert=system",
+            )  # fmt: skip
+        if self.pooler == "transaction":
+            yield Problem(
+                "note", "pooler", "a pooler is before the server, taken to keep no session for a connection",
+                "each transaction sets what it depends on, and workers are not notified: they poll every 2 s",
+                "give workers the server's own address, or set BILLHOOK_INBOX_POOL_MODE=session if it keeps "
+                "one",
+            )  # fmt: skip
+        elif self.pooler == "session":
+            yield Problem(
+                "note", "pooler", "a pooler is before the server, taken to keep a session for a connection",
+                "if it does not, what was answered 200 may be gone after a power failure",
+                "see that its pool_mode is session, or leave BILLHOOK_INBOX_POOL_MODE out",
+            )  # fmt: skip
+        if self.superuser:
+            yield Problem(
+                "warning", "postgres-superuser", "billhook's role is a superuser of the server",
+                "an attacker who gets into a web process can read and change every database",
+                "make a role of its own: GRANT CREATE ON DATABASE … is all that `billhook db upgrade` needs",
+            )  # fmt: skip
+        yield from self._about_row_security()
+        yield from self._about_connections(web, workers)
+
+    def _about_row_security(self) -> Iterator[Problem]:
+        role, protected = self.role, self.row_security
+        names = [f"{self.schema}.{table}" for table in protected.missing]
+        policies = "; ".join(f"CREATE POLICY billhook ON {name} TO {role} USING (true)" for name in names)
+        remedy = (
+            f"have an administrator run `{policies}`, which is for SELECT, INSERT, UPDATE and DELETE; or "
+            f"`ALTER ROLE {role} BYPASSRLS`; or make the role the owner, without FORCE ROW LEVEL SECURITY"
+        )
+        if protected.text:
+            yield Problem(
+                "error", "postgres-row-security",
+                f"row security of {', '.join(names)} applies to the role {role}, and no policy allows it "
+                f"{protected.text}",
+                "the server skips such a statement, mostly without an error: a delivery is answered 200 and "
+                "never handled, or handled and never finished, or never deleted",
+                remedy,
+            )  # fmt: skip
+        elif names:
+            yield Problem(
+                "note", "postgres-row-security",
+                f"row security of {', '.join(names)} applies to the role {role}, by its policies",
+                "rows that they hide from the role are never handled, finished or deleted, and no error says "
+                "so",
+                remedy,
+            )  # fmt: skip
+
+    def _about_connections(self, web: int, workers: int) -> Iterator[Problem]:
+        """Judge whether that many processes get their connections."""
+        needed = CONNECTIONS_PER_PROCESS * (web + workers)
+        least = CONNECTIONS_PER_PROCESS * (min(web, 1) + min(workers, 1))
+        for of_what, name, most, others in self.limits:
+            if most - others >= needed:
+                continue
+            alter = f"ALTER {of_what.upper()} {name} CONNECTION LIMIT {needed + others}"
+            remedy = f"have an administrator run `{alter}`"
+            if of_what == "server":
+                remedy = "raise max_connections in postgresql.conf, and restart the server"
+            yield Problem(
+                "error" if most - others < least else "warning", "postgres-connections",
+                f"the {f'{of_what} {name}'.strip()} may have {most} connections, of which others use "
+                f"{others}: {web} web and {workers} worker processes need {needed}, "
+                f"{CONNECTIONS_PER_PROCESS} each",
+                "a web process without a connection answers every delivery with 503, a worker handles none",
+                f"{remedy}; or have fewer processes",
+            )  # fmt: skip
 
 
 def read_facts(connection: Connection, database: Database) -> PostgresFacts:

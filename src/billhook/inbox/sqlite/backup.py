@@ -33,10 +33,18 @@ def back_up(path: Path, target: Path, busy_seconds: float, progress: Progress) -
         with closing(connect(path, busy_seconds)) as source:
             source.execute("BEGIN")  # else every commit of another process would restart the copy
             source.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            deliveries = _copy(source, target, progress)
+            deliveries = _copy(source, target, progress, of=path)
         sync(target)
         sync(target.absolute().parent)
     return deliveries
+
+
+def check_backup(path: Path, backup: Path) -> None:
+    """Raise ConfigError for a backup that is missing, or is the inbox at `path` itself."""
+    if not backup.is_file():
+        raise ConfigError(f"there is no backup {backup}")
+    if path.exists() and backup.samefile(path):
+        raise ConfigError(f"{backup} is the inbox itself, and no backup of it")
 
 
 def restore(path: Path, backup: Path, progress: Progress) -> int:
@@ -45,10 +53,7 @@ def restore(path: Path, backup: Path, progress: Progress) -> int:
     Raises ConfigError for a file that is no sound backup, and for a `path` with tables of something else;
     InboxError while a process uses the inbox.
     """
-    if not backup.is_file():
-        raise ConfigError(f"there is no backup {backup}")
-    if path.exists() and backup.samefile(path):
-        raise ConfigError(f"{backup} is the inbox itself, and no backup of it")
+    check_backup(path, backup)
     # Before the locks are taken: closing a file drops all locks that this process has on it.
     with suppress(sqlite3.Error):  # what is damaged may be replaced
         if path.exists():
@@ -62,7 +67,7 @@ def restore(path: Path, backup: Path, progress: Progress) -> int:
         # Copied first, renamed then: whenever this is interrupted, the old or the new inbox is there, whole.
         with _new_file(restoring), _failures(f"the copy of {backup}"):
             with closing(sqlite3.connect(uri, uri=True)) as source:
-                deliveries = _copy(source, restoring, progress)
+                deliveries = _copy(source, restoring, progress, of=backup)
             sync(restoring)
             restoring.replace(path)
         # The old log must not be written into the new file; until both are gone, no process opens it.
@@ -72,8 +77,11 @@ def restore(path: Path, backup: Path, progress: Progress) -> int:
     return deliveries
 
 
-def _copy(source: sqlite3.Connection, target: Path, progress: Progress) -> int:
-    """Copy all pages, and check that they are a sound inbox of a known revision; returns its deliveries."""
+def _copy(source: sqlite3.Connection, target: Path, progress: Progress, *, of: Path) -> int:
+    """Copy all pages `of` a file, and check that they are a sound inbox of a known revision.
+
+    Returns its deliveries.
+    """
     with closing(sqlite3.connect(target)) as copy:
         source.backup(copy, pages=_PAGES, progress=lambda _, left, total: progress(total - left, total))
         copy.execute("PRAGMA journal_mode=DELETE").fetchone()  # one file, with nothing beside it
@@ -84,7 +92,7 @@ def _copy(source: sqlite3.Connection, target: Path, progress: Progress) -> int:
         if not {version.name, "delivery"} <= tables:
             raise ConfigError("there is no inbox in it")
         ((revision,),) = copy.execute(f"SELECT version_num FROM {version.name}").fetchall()  # noqa: S608 - ours
-        require_upgradable(revision, set(copy.execute(EVERY_COLUMN)))
+        require_upgradable(revision, set(copy.execute(EVERY_COLUMN)), str(of))
         ((deliveries,),) = copy.execute("SELECT count(*) FROM delivery").fetchall()
         return int(deliveries)
 

@@ -21,10 +21,9 @@ from sqlalchemy.exc import DBAPIError
 from billhook.concurrency import reset_in_child
 from billhook.errors import InboxUnavailable
 from billhook.inbox.database import Database
-from billhook.inbox.facts import SqliteFacts
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.revision import MAY_STORE, prepare_schema, verify
-from billhook.inbox.sqlite.backup import Progress, back_up, restore
+from billhook.inbox.sqlite.backup import Progress, back_up, check_backup, restore
 from billhook.inbox.sqlite.driver import (
     FORK_GUARD,
     Connections,
@@ -35,7 +34,7 @@ from billhook.inbox.sqlite.driver import (
     raise_unless_busy,
     take_over_log,
 )
-from billhook.inbox.sqlite.facts import file_bytes, read_facts
+from billhook.inbox.sqlite.facts import SqliteFacts, file_bytes, read_facts
 from billhook.inbox.sqlite.file import (
     beside,
     check_log_belongs,
@@ -89,7 +88,7 @@ class SqliteDatabase(Database):
         self.path = Path(path).absolute()
         self._busy_seconds = busy_seconds
         self._own_folder = own_folder
-        self.waker = FifoWaker(beside(self.path, "-wake"))
+        self.waker = FifoWaker(beside(self.path, "-wake.d"))
         self._parents_connections: list[Connections] = []
         self._reset()
         reset_in_child(self._reset_in_child)
@@ -115,6 +114,11 @@ class SqliteDatabase(Database):
     def display_url(self) -> str:
         """The file's path."""
         return str(self.path)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no such file."""
+        return not self.path.is_file()
 
     def prepare(self) -> None:
         """Create the file where it is missing, and bring its schema up to date."""
@@ -240,6 +244,10 @@ class SqliteDatabase(Database):
             refuse_foreign_file(self.path)
         return back_up(self.path, target, self._busy_seconds, progress)
 
+    def check_restore(self, backup: Path) -> None:
+        """Raise ConfigError for a file that is no backup."""
+        check_backup(self.path, backup)
+
     def restore(self, backup: Path, progress: Progress) -> int:
         """Replace the inbox by a backup: see billhook.inbox.sqlite.backup.restore.
 
@@ -268,10 +276,13 @@ class SqliteDatabase(Database):
     def _should_empty_log(self) -> bool:
         if time.monotonic() - self._emptied_at < EMPTY_SECONDS:
             return False
+        return self.log_bytes() > LARGE_LOG_BYTES
+
+    def log_bytes(self) -> int:
+        """Return the size of the log, which is beside the file itself where the path is a link."""
         with suppress(OSError):
-            # Where the path is a link, the log is beside the file itself.
-            return beside(self.path.resolve(), "-wal").stat().st_size > LARGE_LOG_BYTES
-        return False
+            return beside(self.path.resolve(), "-wal").stat().st_size
+        return 0
 
     def close(self) -> None:
         """Close every connection of this process; the next use opens them again. Call before a fork."""

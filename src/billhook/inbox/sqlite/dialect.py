@@ -39,7 +39,7 @@ EVERY_COLUMN = (
 class SqliteDialect(InboxDialect):
     """The SQL of SQLite, whose write transactions lock the whole file: there is no lock to be taken."""
 
-    closing_margin = timedelta(seconds=2)
+    watermark_lag = timedelta(seconds=2)
     every_column = text(EVERY_COLUMN)
 
     # Times not by SQLAlchemy's own type, which have no zone: six are read for each delivery that is handled,

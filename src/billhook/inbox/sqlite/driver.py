@@ -285,7 +285,7 @@ def new_engine(path: Path, busy_seconds: float, *, foreign_keys: bool = True) ->
     """
     creator = partial(connect, path, busy_seconds, foreign_keys=foreign_keys)
     engine = create_engine("sqlite+pysqlite://", module=sqlite3, creator=creator, poolclass=QueuePool)
-    with_own(engine.dialect, SQLITE)
+    with_own(engine.dialect, SQLITE, str(path))
     event.listen(engine, "begin", partial(_begin, busy_seconds))
     return engine
 

@@ -106,35 +106,6 @@ WHERE billhook.run.handler = ANY (%(param_1)s::TEXT[]) AND billhook.run.identity
 -- counts.py Counts.write
 INSERT INTO billhook.billhook_count (hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at) VALUES (%(hour)s::TIMESTAMP WITH TIME ZONE, %(source)s::VARCHAR, %(event_type)s::VARCHAR, %(handler)s::VARCHAR, %(what)s::VARCHAR, %(cause)s::VARCHAR, %(bucket)s::INTEGER, %(number)s::BIGINT, %(seconds)s, %(last_at)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (hour, source, event_type, handler, what, cause, bucket) DO UPDATE SET number = (billhook.billhook_count.number + excluded.number), seconds = (billhook.billhook_count.seconds + excluded.seconds), last_at = CASE WHEN (excluded.last_at > billhook.billhook_count.last_at) THEN excluded.last_at ELSE billhook.billhook_count.last_at END
 
--- counts.py _mark
-SELECT billhook.billhook_closed.finished_at, billhook.billhook_closed.delivery_id, billhook.billhook_closed.quarantined_id, billhook.billhook_closed.failure_id
-FROM billhook.billhook_closed
---> billhook_closed: all rows
-
--- counts.py _mark_at
-SELECT billhook.delivery.id
-FROM billhook.delivery
-WHERE billhook.delivery.received_at < %(received_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.delivery.id <= (SELECT max(billhook.delivery.id) AS max_1
-FROM billhook.delivery) - %(param_1)s::BIGINT ORDER BY billhook.delivery.id DESC
- LIMIT %(param_2)s::INTEGER
---> delivery: delivery_pkey
-
--- counts.py _mark_at
-SELECT billhook.failure.id
-FROM billhook.failure
-WHERE billhook.failure.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.failure.id <= (SELECT max(billhook.failure.id) AS max_1
-FROM billhook.failure) - %(param_1)s::BIGINT ORDER BY billhook.failure.id DESC
- LIMIT %(param_2)s::INTEGER
---> failure: failure_pkey
-
--- counts.py _mark_at
--- pace.py _within_limit
-SELECT billhook.run.finished_at
-FROM billhook.run
-WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC
- LIMIT %(param_1)s::INTEGER OFFSET %(param_2)s::INTEGER
---> run: run_finished_at_idx
-
 -- counts.py _newest
 SELECT coalesce((SELECT min(billhook.delivery.id) - %(min_1)s::BIGINT AS anon_1
 FROM billhook.delivery
@@ -462,16 +433,45 @@ WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY 
 --> delivery: delivery_pkey
 --> run: run_finished_at_idx
 
--- counts.py close
+-- counts.py _watermark
+SELECT billhook.billhook_watermark.finished_at, billhook.billhook_watermark.delivery_id, billhook.billhook_watermark.quarantined_id, billhook.billhook_watermark.failure_id
+FROM billhook.billhook_watermark
+--> billhook_watermark: all rows
+
+-- counts.py _watermark_at
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.received_at < %(received_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.delivery.id <= (SELECT max(billhook.delivery.id) AS max_1
+FROM billhook.delivery) - %(param_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_2)s::INTEGER
+--> delivery: delivery_pkey
+
+-- counts.py _watermark_at
+SELECT billhook.failure.id
+FROM billhook.failure
+WHERE billhook.failure.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.failure.id <= (SELECT max(billhook.failure.id) AS max_1
+FROM billhook.failure) - %(param_1)s::BIGINT ORDER BY billhook.failure.id DESC
+ LIMIT %(param_2)s::INTEGER
+--> failure: failure_pkey
+
+-- counts.py _watermark_at
+-- pace.py _within_limit
+SELECT billhook.run.finished_at
+FROM billhook.run
+WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC
+ LIMIT %(param_1)s::INTEGER OFFSET %(param_2)s::INTEGER
+--> run: run_finished_at_idx
+
+-- counts.py advance
 SELECT billhook.run.finished_at
 FROM billhook.run
 WHERE billhook.run.finished_at > %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.finished_at < %(finished_at_2)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at
  LIMIT %(param_1)s::INTEGER OFFSET %(param_2)s::INTEGER
 --> run: run_finished_at_idx
 
--- counts.py close
-UPDATE billhook.billhook_closed SET finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, delivery_id=%(delivery_id)s::BIGINT, quarantined_id=%(quarantined_id)s::BIGINT, failure_id=%(failure_id)s::BIGINT
---> billhook_closed: all rows
+-- counts.py advance
+UPDATE billhook.billhook_watermark SET finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, delivery_id=%(delivery_id)s::BIGINT, quarantined_id=%(quarantined_id)s::BIGINT, failure_id=%(failure_id)s::BIGINT
+--> billhook_watermark: all rows
 
 -- counts.py compact
 DELETE FROM billhook.billhook_count WHERE (billhook.billhook_count.hour, billhook.billhook_count.source, billhook.billhook_count.event_type, billhook.billhook_count.handler, billhook.billhook_count.what, billhook.billhook_count.cause, billhook.billhook_count.bucket) IN (SELECT billhook.billhook_count.hour, billhook.billhook_count.source, billhook.billhook_count.event_type, billhook.billhook_count.handler, billhook.billhook_count.what, billhook.billhook_count.cause, billhook.billhook_count.bucket
@@ -487,24 +487,24 @@ WHERE billhook.billhook_count.hour > %(hour_1)s::TIMESTAMP WITH TIME ZONE AND (b
 --> billhook_count: billhook_count_pkey
 
 -- counts.py keeping
-UPDATE billhook.billhook_closed SET delivery_id=(SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
-FROM billhook.delivery) WHERE billhook.billhook_closed.delivery_id > (SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+UPDATE billhook.billhook_watermark SET delivery_id=(SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+FROM billhook.delivery) WHERE billhook.billhook_watermark.delivery_id > (SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
 FROM billhook.delivery)
---> billhook_closed: all rows
+--> billhook_watermark: all rows
 --> delivery: delivery_pkey
 
 -- counts.py keeping
-UPDATE billhook.billhook_closed SET failure_id=(SELECT coalesce(max(billhook.failure.id), %(coalesce_2)s::INTEGER) AS coalesce_1
-FROM billhook.failure) WHERE billhook.billhook_closed.failure_id > (SELECT coalesce(max(billhook.failure.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+UPDATE billhook.billhook_watermark SET failure_id=(SELECT coalesce(max(billhook.failure.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+FROM billhook.failure) WHERE billhook.billhook_watermark.failure_id > (SELECT coalesce(max(billhook.failure.id), %(coalesce_2)s::INTEGER) AS coalesce_1
 FROM billhook.failure)
---> billhook_closed: all rows
+--> billhook_watermark: all rows
 --> failure: failure_pkey
 
 -- counts.py keeping
-UPDATE billhook.billhook_closed SET quarantined_id=(SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
-FROM billhook.delivery) WHERE billhook.billhook_closed.quarantined_id > (SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+UPDATE billhook.billhook_watermark SET quarantined_id=(SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+FROM billhook.delivery) WHERE billhook.billhook_watermark.quarantined_id > (SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
 FROM billhook.delivery)
---> billhook_closed: all rows
+--> billhook_watermark: all rows
 --> delivery: delivery_pkey
 
 -- counts.py note
@@ -1581,8 +1581,8 @@ SELECT pg_advisory_xact_lock(%(pg_advisory_xact_lock_2)s::INTEGER) AS pg_advisor
 
 -- locks.py lock_counts
 SELECT pg_advisory_xact_lock((1668183155::bigint << 32) + tableoid::bigint) AS pg_advisory_xact_lock_1
-FROM billhook.billhook_closed
---> billhook_closed: all rows
+FROM billhook.billhook_watermark
+--> billhook_watermark: all rows
 
 -- locks.py lock_deliveries
 SELECT billhook.delivery.id
@@ -1599,8 +1599,8 @@ WHERE billhook.run.delivery_id = ANY (%(delivery_ids)s::BIGINT[]) AND billhook.r
 
 -- locks.py try_to_lock_counts
 SELECT pg_try_advisory_xact_lock((1668183155::bigint << 32) + tableoid::bigint) AS pg_try_advisory_xact_lock_1
-FROM billhook.billhook_closed
---> billhook_closed: all rows
+FROM billhook.billhook_watermark
+--> billhook_watermark: all rows
 
 -- lost_workers.py _ran
 SELECT anon_1.worker, billhook.run.handler
@@ -1875,10 +1875,10 @@ WHERE newest.handler = %(of_handler)s::VARCHAR AND newest.order_key = %(of_key)s
 --> run: run_order_idx
 
 -- ordering.py discard_superseded
-UPDATE billhook.run SET state=%(state)s::VARCHAR, last_error=%(why)s::VARCHAR, finished_at=CASE WHEN (%(now)s::TIMESTAMP WITH TIME ZONE < (SELECT billhook.billhook_closed.finished_at
-FROM billhook.billhook_closed)) THEN (SELECT billhook.billhook_closed.finished_at
-FROM billhook.billhook_closed) ELSE %(now)s::TIMESTAMP WITH TIME ZONE END WHERE billhook.run.handler = %(of_handler)s::VARCHAR AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due') AND billhook.run.delivery_id = ANY (%(older)s::BIGINT[]) RETURNING billhook.run.delivery_id
---> billhook_closed: all rows
+UPDATE billhook.run SET state=%(state)s::VARCHAR, last_error=%(why)s::VARCHAR, finished_at=CASE WHEN (%(now)s::TIMESTAMP WITH TIME ZONE < (SELECT billhook.billhook_watermark.finished_at
+FROM billhook.billhook_watermark)) THEN (SELECT billhook.billhook_watermark.finished_at
+FROM billhook.billhook_watermark) ELSE %(now)s::TIMESTAMP WITH TIME ZONE END WHERE billhook.run.handler = %(of_handler)s::VARCHAR AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due') AND billhook.run.delivery_id = ANY (%(older)s::BIGINT[]) RETURNING billhook.run.delivery_id
+--> billhook_watermark: all rows
 --> run: run_order_idx
 
 -- ordering.py release_next
@@ -2091,10 +2091,10 @@ DELETE FROM billhook.billhook_action WHERE billhook.billhook_action.at < %(at_1)
 --> billhook_action: all rows
 
 -- runs.py _write_results
-UPDATE billhook.run SET state=anon_1.new_state, attempts=anon_1.attempt, due_at=coalesce(anon_1.retry_at, billhook.run.due_at), queued=0, last_error=anon_1.error, finished_at=CASE WHEN (anon_1.ended_at < (SELECT billhook.billhook_closed.finished_at
-FROM billhook.billhook_closed)) THEN (SELECT billhook.billhook_closed.finished_at
-FROM billhook.billhook_closed) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, uncounted_attempts=(billhook.run.uncounted_attempts + anon_1.is_uncounted), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_uncounted INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
---> billhook_closed: all rows
+UPDATE billhook.run SET state=anon_1.new_state, attempts=anon_1.attempt, due_at=coalesce(anon_1.retry_at, billhook.run.due_at), queued=0, last_error=anon_1.error, finished_at=CASE WHEN (anon_1.ended_at < (SELECT billhook.billhook_watermark.finished_at
+FROM billhook.billhook_watermark)) THEN (SELECT billhook.billhook_watermark.finished_at
+FROM billhook.billhook_watermark) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, uncounted_attempts=(billhook.run.uncounted_attempts + anon_1.is_uncounted), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_uncounted INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
+--> billhook_watermark: all rows
 --> run: run_claim_idx
 
 -- runs.py finish_deliveries

@@ -123,37 +123,6 @@ WHERE run.handler IN (SELECT value FROM json_each(?)) AND run.identity IN (SELEC
 -- counts.py Counts.write
 INSERT INTO billhook_count (hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour, source, event_type, handler, what, cause, bucket) DO UPDATE SET number = (billhook_count.number + excluded.number), seconds = (billhook_count.seconds + excluded.seconds), last_at = CASE WHEN (excluded.last_at > billhook_count.last_at) THEN excluded.last_at ELSE billhook_count.last_at END
 
--- counts.py _mark
-SELECT billhook_closed.finished_at, billhook_closed.delivery_id, billhook_closed.quarantined_id, billhook_closed.failure_id
-FROM billhook_closed
---> SCAN billhook_closed
-
--- counts.py _mark_at
-SELECT delivery.id
-FROM delivery
-WHERE delivery.received_at < ? OR delivery.id <= (SELECT max(delivery.id) AS max_1
-FROM delivery) - ? ORDER BY delivery.id DESC
- LIMIT ? OFFSET ?
---> SCAN delivery
---> SEARCH delivery
-
--- counts.py _mark_at
-SELECT failure.id
-FROM failure
-WHERE failure.failed_at < ? OR failure.id <= (SELECT max(failure.id) AS max_1
-FROM failure) - ? ORDER BY failure.id DESC
- LIMIT ? OFFSET ?
---> SCAN failure
---> SEARCH failure
-
--- counts.py _mark_at
--- pace.py _within_limit
-SELECT run.finished_at
-FROM run
-WHERE run.finished_at >= ? ORDER BY run.finished_at DESC
- LIMIT ? OFFSET ?
---> SEARCH run USING COVERING INDEX run_finished_at_idx (finished_at>?)
-
 -- counts.py _newest
 SELECT coalesce((SELECT min(delivery.id) - ? AS anon_1
 FROM delivery
@@ -518,16 +487,47 @@ WHERE anon_1.hour >= ? AND anon_1.what IN (SELECT value FROM json_each(?)) GROUP
 --> SCAN anon_2
 --> SCAN anon_1
 
--- counts.py close
+-- counts.py _watermark
+SELECT billhook_watermark.finished_at, billhook_watermark.delivery_id, billhook_watermark.quarantined_id, billhook_watermark.failure_id
+FROM billhook_watermark
+--> SCAN billhook_watermark
+
+-- counts.py _watermark_at
+SELECT delivery.id
+FROM delivery
+WHERE delivery.received_at < ? OR delivery.id <= (SELECT max(delivery.id) AS max_1
+FROM delivery) - ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SCAN delivery
+--> SEARCH delivery
+
+-- counts.py _watermark_at
+SELECT failure.id
+FROM failure
+WHERE failure.failed_at < ? OR failure.id <= (SELECT max(failure.id) AS max_1
+FROM failure) - ? ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?
+--> SCAN failure
+--> SEARCH failure
+
+-- counts.py _watermark_at
+-- pace.py _within_limit
+SELECT run.finished_at
+FROM run
+WHERE run.finished_at >= ? ORDER BY run.finished_at DESC
+ LIMIT ? OFFSET ?
+--> SEARCH run USING COVERING INDEX run_finished_at_idx (finished_at>?)
+
+-- counts.py advance
 SELECT run.finished_at
 FROM run
 WHERE run.finished_at > ? AND run.finished_at < ? ORDER BY run.finished_at
  LIMIT ? OFFSET ?
 --> SEARCH run USING COVERING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
 
--- counts.py close
-UPDATE billhook_closed SET finished_at=?, delivery_id=?, quarantined_id=?, failure_id=?
---> SCAN billhook_closed
+-- counts.py advance
+UPDATE billhook_watermark SET finished_at=?, delivery_id=?, quarantined_id=?, failure_id=?
+--> SCAN billhook_watermark
 
 -- counts.py compact
 DELETE FROM billhook_count WHERE (billhook_count.hour, billhook_count.source, billhook_count.event_type, billhook_count.handler, billhook_count.what, billhook_count.cause, billhook_count.bucket) IN (SELECT billhook_count.hour, billhook_count.source, billhook_count.event_type, billhook_count.handler, billhook_count.what, billhook_count.cause, billhook_count.bucket
@@ -544,26 +544,26 @@ WHERE billhook_count.hour > ? AND (billhook_count.hour < ? OR billhook_count.hou
 --> SEARCH billhook_count USING PRIMARY KEY (hour>?)
 
 -- counts.py keeping
-UPDATE billhook_closed SET delivery_id=(SELECT coalesce(max(delivery.id), ?) AS coalesce_1
-FROM delivery) WHERE billhook_closed.delivery_id > (SELECT coalesce(max(delivery.id), ?) AS coalesce_1
+UPDATE billhook_watermark SET delivery_id=(SELECT coalesce(max(delivery.id), ?) AS coalesce_1
+FROM delivery) WHERE billhook_watermark.delivery_id > (SELECT coalesce(max(delivery.id), ?) AS coalesce_1
 FROM delivery)
---> SCAN billhook_closed
+--> SCAN billhook_watermark
 --> SEARCH delivery
 --> SEARCH delivery
 
 -- counts.py keeping
-UPDATE billhook_closed SET failure_id=(SELECT coalesce(max(failure.id), ?) AS coalesce_1
-FROM failure) WHERE billhook_closed.failure_id > (SELECT coalesce(max(failure.id), ?) AS coalesce_1
+UPDATE billhook_watermark SET failure_id=(SELECT coalesce(max(failure.id), ?) AS coalesce_1
+FROM failure) WHERE billhook_watermark.failure_id > (SELECT coalesce(max(failure.id), ?) AS coalesce_1
 FROM failure)
---> SCAN billhook_closed
+--> SCAN billhook_watermark
 --> SEARCH failure
 --> SEARCH failure
 
 -- counts.py keeping
-UPDATE billhook_closed SET quarantined_id=(SELECT coalesce(max(delivery.id), ?) AS coalesce_1
-FROM delivery) WHERE billhook_closed.quarantined_id > (SELECT coalesce(max(delivery.id), ?) AS coalesce_1
+UPDATE billhook_watermark SET quarantined_id=(SELECT coalesce(max(delivery.id), ?) AS coalesce_1
+FROM delivery) WHERE billhook_watermark.quarantined_id > (SELECT coalesce(max(delivery.id), ?) AS coalesce_1
 FROM delivery)
---> SCAN billhook_closed
+--> SCAN billhook_watermark
 --> SEARCH delivery
 --> SEARCH delivery
 
@@ -2029,13 +2029,13 @@ WHERE newest.handler = ? AND newest.order_key = ? AND newest.state IN ('waiting'
 --> SEARCH newest USING COVERING INDEX run_order_idx (handler=? AND order_key=? AND state=?)
 
 -- ordering.py discard_superseded
-UPDATE run SET state=?, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_closed.finished_at
-FROM billhook_closed)) THEN (SELECT billhook_closed.finished_at
-FROM billhook_closed) ELSE ? END WHERE run.handler = ? AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due') AND run.delivery_id IN (SELECT value FROM json_each(?)) RETURNING delivery_id
+UPDATE run SET state=?, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_watermark.finished_at
+FROM billhook_watermark)) THEN (SELECT billhook_watermark.finished_at
+FROM billhook_watermark) ELSE ? END WHERE run.handler = ? AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due') AND run.delivery_id IN (SELECT value FROM json_each(?)) RETURNING delivery_id
 --> SEARCH run USING COVERING INDEX run_order_idx (handler=? AND order_key=? AND state=? AND delivery_id=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SCAN billhook_closed
---> SCAN billhook_closed
+--> SCAN billhook_watermark
+--> SCAN billhook_watermark
 
 -- ordering.py release_next
 UPDATE run SET state=?, due_at=? WHERE run.id IN (SELECT (SELECT own.id
@@ -2318,12 +2318,12 @@ WHERE run.id IN (SELECT value FROM json_each(?)) AND (run.state IN ('running') O
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- runs.py _write_results
-UPDATE run SET state=?, attempts=?, due_at=coalesce(?, run.due_at), queued=0, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_closed.finished_at
-FROM billhook_closed)) THEN (SELECT billhook_closed.finished_at
-FROM billhook_closed) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attempts=(run.uncounted_attempts + ?), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
+UPDATE run SET state=?, attempts=?, due_at=coalesce(?, run.due_at), queued=0, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_watermark.finished_at
+FROM billhook_watermark)) THEN (SELECT billhook_watermark.finished_at
+FROM billhook_watermark) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attempts=(run.uncounted_attempts + ?), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN billhook_closed
---> SCAN billhook_closed
+--> SCAN billhook_watermark
+--> SCAN billhook_watermark
 
 -- runs.py finish_deliveries
 UPDATE delivery SET state=CASE WHEN (EXISTS (SELECT *

@@ -1,197 +1,112 @@
-"""The inbox as first released."""
+"""The inbox as first released, in SQL: it stays as it is when the tables in the code change."""
 
-from datetime import UTC, datetime
-
-import sqlalchemy as sa
 from alembic import op
 
 revision = "0001"
 down_revision = None
 
-ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-TIME = sa.DateTime(timezone=True)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-IDENTIFIERS = ("identifier_1", "identifier_2", "identifier_3")
-LABELS = ("source", "event_type", "handler", "what", "cause")
+TABLES = """
+ALTER TABLE billhook_version ADD COLUMN oldest_compatible TEXT;
+ALTER TABLE billhook_version ADD COLUMN released INTEGER DEFAULT 1 NOT NULL;
+
+CREATE TABLE delivery (
+    id {id} NOT NULL CONSTRAINT delivery_pkey PRIMARY KEY, source TEXT NOT NULL, key TEXT NOT NULL,
+    variant TEXT DEFAULT '' NOT NULL, event_type TEXT NOT NULL, type_field TEXT, sent_as TEXT,
+    also_sent_as TEXT, conflict_of {ref}, edited_from {ref}, headers TEXT NOT NULL, state TEXT NOT NULL,
+    error TEXT, signed_at {time}, received_at {time} NOT NULL, digest {bytes},
+    identifier_1 TEXT, identifier_2 TEXT, identifier_3 TEXT, body {bytes} NOT NULL,
+    CONSTRAINT delivery_source_key_variant_key UNIQUE (source, key, variant)
+);
+CREATE INDEX delivery_event_type_id_idx ON delivery (event_type, id);
+CREATE INDEX delivery_received_idx ON delivery (id) WHERE state IN ('received');
+CREATE INDEX delivery_turn_idx ON delivery (event_type, source, id) WHERE state IN ('received');
+CREATE INDEX delivery_unread_type_idx ON delivery (id) WHERE type_field IS NOT NULL AND state IN ('received');
+CREATE INDEX delivery_unfinished_idx ON delivery (id) WHERE state IN ('received', 'planned');
+CREATE INDEX delivery_failed_idx ON delivery (state, id) WHERE state IN ('dead', 'quarantined');
+CREATE INDEX delivery_conflict_idx ON delivery (id) WHERE conflict_of IS NOT NULL;
+CREATE INDEX delivery_identifier_1_idx ON delivery (identifier_1, id) WHERE identifier_1 IS NOT NULL;
+CREATE INDEX delivery_identifier_2_idx ON delivery (identifier_2, id) WHERE identifier_2 IS NOT NULL;
+CREATE INDEX delivery_identifier_3_idx ON delivery (identifier_3, id) WHERE identifier_3 IS NOT NULL;
+
+CREATE TABLE run (
+    id {id} NOT NULL CONSTRAINT run_pkey PRIMARY KEY,
+    delivery_id {ref} NOT NULL, handler TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL,
+    due_at {time} NOT NULL,
+    worker TEXT, release_id INTEGER, queued INTEGER DEFAULT 0 NOT NULL, token INTEGER NOT NULL,
+    last_error TEXT, finished_at {time}, order_key TEXT, newest_only INTEGER DEFAULT 0 NOT NULL,
+    identity TEXT, twin_of {ref}, runs_alone INTEGER DEFAULT 0 NOT NULL,
+    beside_others INTEGER DEFAULT 0 NOT NULL, uncounted_attempts INTEGER DEFAULT 0 NOT NULL,
+    replays INTEGER DEFAULT 0 NOT NULL, started_at {time}, duration_seconds FLOAT,
+    CONSTRAINT run_delivery_id_fkey FOREIGN KEY (delivery_id) REFERENCES delivery (id) ON DELETE CASCADE,
+    CONSTRAINT run_delivery_id_handler_key UNIQUE (delivery_id, handler)
+);
+CREATE INDEX run_claim_idx ON run (state, handler, due_at, id) WHERE state IN ('due', 'running');
+CREATE INDEX run_dead_idx ON run (handler, finished_at) WHERE state IN ('dead');
+CREATE INDEX run_alone_idx ON run (due_at) WHERE runs_alone = 1 AND state IN ('due');
+CREATE INDEX run_order_idx ON run (handler, order_key, state, delivery_id)
+    WHERE order_key IS NOT NULL AND state IN ('waiting', 'due', 'running');
+CREATE INDEX run_finished_at_idx ON run (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX run_identity_idx ON run (handler, identity) WHERE identity IS NOT NULL AND twin_of IS NULL;
+
+CREATE TABLE failure (
+    id {id} NOT NULL CONSTRAINT failure_pkey PRIMARY KEY,
+    run_id {ref} NOT NULL, attempt INTEGER NOT NULL, failed_at {time} NOT NULL, error TEXT NOT NULL,
+    traceback TEXT,
+    duration_seconds FLOAT, retried INTEGER DEFAULT 0 NOT NULL, fingerprint TEXT, place TEXT,
+    worker TEXT, release_id INTEGER,
+    CONSTRAINT failure_run_id_fkey FOREIGN KEY (run_id) REFERENCES run (id) ON DELETE CASCADE
+);
+CREATE INDEX failure_run_id_idx ON failure (run_id);
+CREATE INDEX failure_failed_at_idx ON failure (failed_at);
+CREATE INDEX failure_fingerprint_idx ON failure (fingerprint, id, run_id) WHERE fingerprint IS NOT NULL;
+
+CREATE TABLE billhook_issue (
+    fingerprint TEXT NOT NULL CONSTRAINT billhook_issue_pkey PRIMARY KEY, kind TEXT NOT NULL,
+    subject TEXT NOT NULL, title TEXT NOT NULL, place TEXT, state TEXT NOT NULL, opened_at {time} NOT NULL,
+    changed_at {time} NOT NULL, who TEXT, why TEXT, ignored_until {time}, notified INTEGER DEFAULT 0 NOT NULL
+);
+CREATE TABLE billhook_handler (
+    id {id} NOT NULL CONSTRAINT billhook_handler_pkey PRIMARY KEY, name TEXT NOT NULL, paused_at {time},
+    paused_why TEXT, paused_error TEXT, failures INTEGER DEFAULT 0 NOT NULL, next_start_at {time},
+    CONSTRAINT billhook_handler_name_key UNIQUE (name)
+);
+CREATE TABLE billhook_worker (
+    owner TEXT NOT NULL CONSTRAINT billhook_worker_pkey PRIMARY KEY, engine TEXT NOT NULL, handlers INTEGER,
+    started_at {time} NOT NULL, host TEXT NOT NULL, pid INTEGER, threads INTEGER, release_id INTEGER,
+    seen_at {time} NOT NULL, stopped_at {time}
+);
+CREATE TABLE billhook_release (
+    id {id} NOT NULL CONSTRAINT billhook_release_pkey PRIMARY KEY, name TEXT NOT NULL,
+    first_at {time} NOT NULL, CONSTRAINT billhook_release_name_key UNIQUE (name)
+);
+CREATE TABLE billhook_action (
+    id {id} NOT NULL CONSTRAINT billhook_action_pkey PRIMARY KEY, at {time} NOT NULL, who TEXT NOT NULL,
+    what TEXT NOT NULL, which TEXT NOT NULL, deliveries INTEGER
+);
+CREATE TABLE billhook_count (
+    hour {time} NOT NULL, source TEXT NOT NULL, event_type TEXT NOT NULL, handler TEXT NOT NULL,
+    what TEXT NOT NULL, cause TEXT NOT NULL, bucket INTEGER NOT NULL, number BIGINT NOT NULL,
+    seconds FLOAT NOT NULL, last_at {time} NOT NULL,
+    CONSTRAINT billhook_count_pkey PRIMARY KEY (hour, source, event_type, handler, what, cause, bucket)
+) {without_rowid};
+CREATE TABLE billhook_watermark (
+    finished_at {time} NOT NULL, delivery_id {ref} NOT NULL, quarantined_id {ref} NOT NULL,
+    failure_id {ref} NOT NULL
+);
+INSERT INTO billhook_watermark VALUES ({epoch}, 0, 0, 0);
+CREATE TABLE billhook_notifier (
+    owner TEXT NOT NULL, leased_until {time} NOT NULL, looked_at {time} NOT NULL, addresses TEXT NOT NULL
+);
+INSERT INTO billhook_notifier VALUES ('', {epoch}, {epoch}, '{{}}')
+"""
+WORDS = ("id", "ref", "time", "bytes", "without_rowid", "epoch")
+OF_DATABASE = {
+    "sqlite": ("INTEGER", "INTEGER", "DATETIME", "BLOB", "WITHOUT ROWID", "'1970-01-01 00:00:00.000000'"),
+    "postgresql": ("BIGSERIAL", "BIGINT", "TIMESTAMPTZ", "BYTEA", "", "'1970-01-01 00:00:00+00'"),
+}
 
 
 def upgrade() -> None:
-    op.add_column(
-        "billhook_version",
-        sa.Column("oldest_compatible", sa.Text),
-        schema=op.get_context().version_table_schema,
-    )
-    _make_delivery()
-    _make_run()
-    op.create_table(
-        "failure",
-        sa.Column("id", ID, primary_key=True),
-        sa.Column("run_id", ID, sa.ForeignKey("run.id", ondelete="CASCADE"), nullable=False),
-        sa.Column("attempt", sa.Integer, nullable=False),
-        sa.Column("failed_at", TIME, nullable=False),
-        sa.Column("error", sa.Text, nullable=False),
-        sa.Column("traceback", sa.Text),
-        sa.Column("duration_seconds", sa.Float),
-        sa.Column("retried", sa.Integer, nullable=False, server_default=sa.text("0")),
-        sa.Column("fingerprint", sa.Text),
-        sa.Column("place", sa.Text),
-        sa.Column("worker", sa.Text),
-        sa.Column("release_id", sa.Integer),
-    )
-    op.create_index("failure_run_id_idx", "failure", ["run_id"])
-    op.create_index("failure_failed_at_idx", "failure", ["failed_at"])
-    _partial_index("failure_fingerprint_idx", "fingerprint IS NOT NULL", "fingerprint", "id", "run_id")
-    op.create_table(
-        "billhook_issue",
-        sa.Column("fingerprint", sa.Text, primary_key=True),
-        *(sa.Column(name, sa.Text, nullable=False) for name in ("kind", "subject", "title")),
-        sa.Column("place", sa.Text),
-        sa.Column("state", sa.Text, nullable=False),
-        sa.Column("opened_at", TIME, nullable=False),
-        sa.Column("changed_at", TIME, nullable=False),
-        sa.Column("who", sa.Text),
-        sa.Column("why", sa.Text),
-        sa.Column("ignored_until", TIME),
-        sa.Column("notified", sa.Integer, nullable=False, server_default=sa.text("0")),
-    )
-    op.create_table(
-        "billhook_handler",
-        sa.Column("id", ID, primary_key=True),
-        sa.Column("name", sa.Text, nullable=False),
-        sa.Column("paused_at", TIME),
-        sa.Column("paused_why", sa.Text),
-        sa.Column("paused_error", sa.Text),
-        sa.Column("failures", sa.Integer, nullable=False, server_default=sa.text("0")),
-        sa.Column("next_start_at", TIME),
-        sa.UniqueConstraint("name", name="billhook_handler_name_key"),
-    )
-    op.create_table(
-        "billhook_worker",
-        sa.Column("owner", sa.Text, primary_key=True),
-        sa.Column("engine", sa.Text, nullable=False),
-        sa.Column("handlers", sa.Integer),
-        sa.Column("started_at", TIME, nullable=False),
-        sa.Column("host", sa.Text, nullable=False),
-        sa.Column("pid", sa.Integer),
-        sa.Column("threads", sa.Integer),
-        sa.Column("release_id", sa.Integer),
-        sa.Column("seen_at", TIME, nullable=False),
-        sa.Column("stopped_at", TIME),
-    )
-    op.create_table(
-        "billhook_release",
-        sa.Column("id", ID, primary_key=True),
-        sa.Column("name", sa.Text, nullable=False),
-        sa.Column("first_at", TIME, nullable=False),
-        sa.UniqueConstraint("name", name="billhook_release_name_key"),
-    )
-    op.create_table(
-        "billhook_action",
-        sa.Column("id", ID, primary_key=True),
-        sa.Column("at", TIME, nullable=False),
-        sa.Column("who", sa.Text, nullable=False),
-        sa.Column("what", sa.Text, nullable=False),
-        sa.Column("which", sa.Text, nullable=False),
-        sa.Column("deliveries", sa.Integer),
-    )
-    op.create_table(
-        "billhook_count",
-        sa.Column("hour", TIME, nullable=False),
-        *(sa.Column(name, sa.Text, nullable=False) for name in LABELS),
-        sa.Column("bucket", sa.Integer, nullable=False),
-        sa.Column("number", sa.BigInteger, nullable=False),
-        sa.Column("seconds", sa.Float, nullable=False),
-        sa.Column("last_at", TIME, nullable=False),
-        sa.PrimaryKeyConstraint("hour", *LABELS, "bucket", name="billhook_count_pkey"),
-        sqlite_with_rowid=False,
-    )
-    closed = op.create_table(
-        "billhook_closed",
-        sa.Column("finished_at", TIME, nullable=False),
-        *(sa.Column(name, ID, nullable=False) for name in ("delivery_id", "quarantined_id", "failure_id")),
-    )
-    nothing = {"delivery_id": 0, "quarantined_id": 0, "failure_id": 0}
-    op.execute(closed.insert().values(finished_at=EPOCH, **nothing))
-    notifier = op.create_table(
-        "billhook_notifier",
-        sa.Column("owner", sa.Text, nullable=False),
-        sa.Column("leased_until", TIME, nullable=False),
-        sa.Column("looked_at", TIME, nullable=False),
-        sa.Column("addresses", sa.Text, nullable=False),
-    )
-    op.execute(notifier.insert().values(owner="", leased_until=EPOCH, looked_at=EPOCH, addresses="{}"))
-
-
-def _make_delivery() -> None:
-    op.create_table(
-        "delivery",
-        sa.Column("id", ID, primary_key=True),
-        sa.Column("source", sa.Text, nullable=False),
-        sa.Column("key", sa.Text, nullable=False),
-        sa.Column("variant", sa.Text, nullable=False, server_default=""),
-        sa.Column("event_type", sa.Text, nullable=False),
-        sa.Column("type_field", sa.Text),
-        sa.Column("sent_as", sa.Text),
-        sa.Column("also_sent_as", sa.Text),
-        sa.Column("conflict_of", ID),
-        sa.Column("edited_from", ID),
-        sa.Column("headers", sa.Text, nullable=False),
-        sa.Column("state", sa.Text, nullable=False),
-        sa.Column("error", sa.Text),
-        sa.Column("signed_at", TIME),
-        sa.Column("received_at", TIME, nullable=False),
-        sa.Column("digest", sa.LargeBinary),
-        *(sa.Column(name, sa.Text) for name in IDENTIFIERS),
-        sa.Column("body", sa.LargeBinary, nullable=False),
-        sa.UniqueConstraint("source", "key", "variant", name="delivery_source_key_variant_key"),
-    )
-    op.create_index("delivery_event_type_id_idx", "delivery", ["event_type", "id"])
-    _partial_index("delivery_received_idx", "state IN ('received')", "id")
-    _partial_index("delivery_turn_idx", "state IN ('received')", "event_type", "source", "id")
-    _partial_index("delivery_unread_type_idx", "type_field IS NOT NULL AND state IN ('received')", "id")
-    _partial_index("delivery_unfinished_idx", "state IN ('received', 'planned')", "id")
-    _partial_index("delivery_failed_idx", "state IN ('dead', 'quarantined')", "state", "id")
-    _partial_index("delivery_conflict_idx", "conflict_of IS NOT NULL", "id")
-    for name in IDENTIFIERS:
-        _partial_index(f"delivery_{name}_idx", f"{name} IS NOT NULL", name, "id")
-
-
-def _make_run() -> None:
-    op.create_table(
-        "run",
-        sa.Column("id", ID, primary_key=True),
-        sa.Column("delivery_id", ID, sa.ForeignKey("delivery.id", ondelete="CASCADE"), nullable=False),
-        sa.Column("handler", sa.Text, nullable=False),
-        sa.Column("state", sa.Text, nullable=False),
-        sa.Column("attempts", sa.Integer, nullable=False),
-        sa.Column("due_at", TIME, nullable=False),
-        sa.Column("worker", sa.Text),
-        sa.Column("release_id", sa.Integer),
-        sa.Column("queued", sa.Integer, nullable=False, server_default=sa.text("0")),
-        sa.Column("token", sa.Integer, nullable=False),
-        sa.Column("last_error", sa.Text),
-        sa.Column("finished_at", TIME),
-        sa.Column("order_key", sa.Text),
-        sa.Column("newest_only", sa.Integer, nullable=False, server_default=sa.text("0")),
-        sa.Column("identity", sa.Text),
-        sa.Column("twin_of", ID),
-        sa.Column("runs_alone", sa.Integer, nullable=False, server_default=sa.text("0")),
-        sa.Column("beside_others", sa.Integer, nullable=False, server_default=sa.text("0")),
-        sa.Column("uncounted_attempts", sa.Integer, nullable=False, server_default=sa.text("0")),
-        sa.Column("replays", sa.Integer, nullable=False, server_default=sa.text("0")),
-        sa.Column("started_at", TIME),
-        sa.Column("duration_seconds", sa.Float),
-        sa.UniqueConstraint("delivery_id", "handler", name="run_delivery_id_handler_key"),
-    )
-    _partial_index("run_claim_idx", "state IN ('due', 'running')", "state", "handler", "due_at", "id")
-    _partial_index("run_dead_idx", "state IN ('dead')", "handler", "finished_at")
-    _partial_index("run_alone_idx", "runs_alone = 1 AND state IN ('due')", "due_at")
-    unfinished = "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')"
-    _partial_index("run_order_idx", unfinished, "handler", "order_key", "state", "delivery_id")
-    _partial_index("run_finished_at_idx", "finished_at IS NOT NULL", "finished_at")
-    _partial_index("run_identity_idx", "identity IS NOT NULL AND twin_of IS NULL", "handler", "identity")
-
-
-def _partial_index(name: str, condition: str, *columns: str) -> None:
-    where, table = sa.text(condition), name.partition("_")[0]
-    op.create_index(name, table, [*columns], sqlite_where=where, postgresql_where=where)
+    words = dict(zip(WORDS, OF_DATABASE[op.get_bind().dialect.name], strict=True))
+    for statement in TABLES.format(**words).split(";\n"):
+        op.get_bind().exec_driver_sql(statement)

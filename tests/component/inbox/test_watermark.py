@@ -1,4 +1,4 @@
-"""Figures equal the rows, wherever they are closed; what an action removes stays counted; no figure falls."""
+"""Figures equal the rows wherever the watermark is; what an action removes stays counted; none falls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from billhook.inbox.operations import discard, erase, replay
 from billhook.inbox.overview import read_totals
 from billhook.inbox.postgres import dialect as postgres_dialect
 from billhook.inbox.retention import Cutoffs
-from support.figures import close, totals
+from support.figures import advance, totals
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value
 from support.postgres import only_sqlite
 from support.processes import run_command, together, until
@@ -50,7 +50,7 @@ def of_rows(where):
 
 
 class History:
-    """Deliveries that come, are planned, handled and closed at random, as time goes by."""
+    """Deliveries that come, are planned, handled and counted at random, as time goes by."""
 
     def __init__(self, inbox, seed=1):
         self.inbox = inbox
@@ -92,9 +92,9 @@ class History:
         with self.inbox.transaction("w") as transaction:
             transaction.settle(results, lambda: self.now)
 
-    def close(self):
+    def advance(self):
         for _ in range(self.chance.randrange(4)):
-            self.inbox.close_counts(self.now)
+            self.inbox.advance_watermark(self.now)
 
     def some(self):
         return self.chance.sample(self.ids, min(len(self.ids), 4))
@@ -108,71 +108,73 @@ def others_slow(first, *others):
     return [first, *(pytest.param(one, marks=pytest.mark.slow) for one in others)]
 
 
-@pytest.mark.parametrize("seed", others_slow(0, 1))
-def test_figures_equal_the_rows_wherever_they_are_closed(inbox, where, monkeypatch, seed):
-    monkeypatch.setattr(counts, "_CLOSE_LIMIT", 7)
+@pytest.mark.parametrize("case", others_slow((0, False), (0, True), (1, False), (1, True), (2, True)))
+def test_figures_equal_the_rows_wherever_the_watermark_is(inbox, where, monkeypatch, case):
+    """Also when the clock is set back now and then."""
+    seed, sets_back = case
+    monkeypatch.setattr(counts, "_STEP_LIMIT", 7)
     history = History(inbox, seed)
 
     for _ in range(25):
         history.step()
-        history.close()
+        history.advance()
+        if sets_back and history.chance.random() < 0.3:
+            history.now -= timedelta(seconds=history.chance.choice([2, 10, 100, 4000]))
         assert totals(inbox) == of_rows(where)
-    assert value(where, "SELECT delivery_id FROM billhook_closed") > 0
+    assert value(where, "SELECT delivery_id FROM billhook_watermark") > 0
 
-    close(inbox, history.now + timedelta(hours=1))
+    advance(inbox, history.now + FAR)
     assert totals(inbox) == of_rows(where)
     # The control: what changes a row unseen is found.
-    change(
-        where,
-        "UPDATE run SET state = 'discarded' WHERE id = (SELECT id FROM run WHERE state = 'dead' LIMIT 1)",
-    )
+    dead = "SELECT id FROM run WHERE state = 'dead' LIMIT 1"
+    change(where, f"UPDATE run SET state = 'discarded' WHERE id = ({dead})")
     assert totals(inbox) != of_rows(where)
 
 
-def test_durations_and_hours_are_the_same_before_and_after_closing(inbox, where):
+def test_durations_and_hours_are_the_same_below_and_above_the_watermark(inbox, where):
     history = History(inbox)
     for _ in range(20):
         history.step()
 
     before = read_totals(inbox)
-    close(inbox, history.now + timedelta(hours=1))
+    advance(inbox, history.now + timedelta(hours=1))
 
     assert read_totals(inbox) == before
     counted = sum(one.number for one in before.values())
     assert value(where, "SELECT sum(number) FROM billhook_count") == counted
 
 
-def test_much_is_closed_in_small_steps(inbox, where, monkeypatch):
-    monkeypatch.setattr(counts, "_CLOSE_LIMIT", 10)
+def test_the_watermark_moves_over_much_in_small_steps(inbox, where, monkeypatch):
+    monkeypatch.setattr(counts, "_STEP_LIMIT", 10)
     history = History(inbox)
     for _ in range(20):
         history.step()
     expected = of_rows(where)
     deliveries = value(where, "SELECT count(*) FROM delivery")
 
-    closed = [0]
-    while closed[-1] < deliveries:
-        inbox.close_counts(NOON + FAR)
-        closed.append(value(where, "SELECT delivery_id FROM billhook_closed"))
+    ids = [0]
+    while ids[-1] < deliveries:
+        inbox.advance_watermark(NOON + FAR)
+        ids.append(value(where, "SELECT delivery_id FROM billhook_watermark"))
         assert totals(inbox) == expected
 
-    assert max(b - a for a, b in pairwise(closed)) == 10
+    assert max(b - a for a, b in pairwise(ids)) == 10
 
 
-def test_closing_writes_nothing_while_nothing_happens(inbox, where, monkeypatch):
+def test_the_watermark_stays_while_nothing_happens(inbox, where, monkeypatch):
     History(inbox).step()
-    close(inbox, NOON + FAR)
+    advance(inbox, NOON + FAR)
 
     monkeypatch.setattr(inbox.database, "write", None)
 
-    assert inbox.close_counts(NOON + 2 * FAR) is False
+    assert inbox.advance_watermark(NOON + 2 * FAR) is False
 
 
 @only_sqlite
 def test_what_is_asked_every_few_seconds_is_found_by_indexes(inbox):
     History(inbox).step()
 
-    plans = query_plans(inbox, lambda: inbox.close_counts(NOON + FAR))
+    plans = query_plans(inbox, lambda: inbox.advance_watermark(NOON + FAR))
 
     steps = {step for plan in plans for step in plan.splitlines()}
     assert len(steps) > 5
@@ -182,21 +184,21 @@ def test_what_is_asked_every_few_seconds_is_found_by_indexes(inbox):
 @pytest.mark.parametrize("back", [9, 10, 3600])
 def test_what_happens_while_the_clock_is_set_back_is_counted(inbox, where, back):
     handled(inbox, "before", handler="f")
-    close(inbox, NOON + timedelta(seconds=8))
+    advance(inbox, NOON + timedelta(seconds=8))
 
     handled(inbox, "set back", 8 - back, "f")
 
     assert totals(inbox) == of_rows(where)
-    close(inbox, NOON + FAR)
+    advance(inbox, NOON + FAR)
     assert totals(inbox) == of_rows(where)
     assert totals(inbox)["", "f", "succeeded"] == 2
 
 
 @only_postgres
-def test_a_clock_that_is_set_back_between_the_note_and_the_close_loses_nothing(inbox, where):
-    """SQLite has one writer: what it has not written when the close begins, it writes after that."""
+def test_a_clock_that_is_set_back_between_the_note_and_the_move_loses_nothing(inbox, where):
+    """SQLite has one writer: what it has not written when the watermark moves, it writes after that."""
     handled(inbox, "before", handler="f")
-    inbox.close_counts(NOON + timedelta(seconds=60))  # notes
+    inbox.advance_watermark(NOON + timedelta(seconds=60))  # notes
     now = NOON + timedelta(seconds=10)
     number = inbox.put(incoming("set back", at=now)).delivery_id
 
@@ -204,35 +206,19 @@ def test_a_clock_that_is_set_back_between_the_note_and_the_close_loses_nothing(i
         slow.plan([RunPlan(number, ("f",))], now)
         claims = slow.claim(9, now, now + LEASE)
         slow.settle([result_of(one, RunState.SUCCEEDED, 10) for one in claims], lambda: now)
-        inbox.close_counts(NOON + timedelta(seconds=11))
-    close(inbox, NOON + FAR)
+        inbox.advance_watermark(NOON + timedelta(seconds=11))
+    advance(inbox, NOON + FAR)
 
     assert totals(inbox) == of_rows(where)
 
 
-@pytest.mark.parametrize("seed", others_slow(0, 1, 2))
-def test_figures_equal_the_rows_when_the_clock_is_set_back_now_and_then(inbox, where, monkeypatch, seed):
-    monkeypatch.setattr(counts, "_CLOSE_LIMIT", 7)
-    history = History(inbox, seed)
-
-    for _ in range(25):
-        history.step()
-        history.close()
-        if history.chance.random() < 0.3:
-            history.now -= timedelta(seconds=history.chance.choice([2, 10, 100, 4000]))
-        assert totals(inbox) == of_rows(where)
-
-    close(inbox, history.now + FAR)
-    assert totals(inbox) == of_rows(where)
-
-
-def test_what_has_just_happened_stays_open(inbox, where):
+def test_what_has_just_happened_stays_above_the_watermark(inbox, where):
     handled(inbox)
 
-    close(inbox, NOON + timedelta(seconds=1))
+    advance(inbox, NOON + timedelta(seconds=1))
 
     assert rows(where, "SELECT what FROM billhook_count") == [("accepted",)]
-    close(inbox, NOON + timedelta(seconds=10))
+    advance(inbox, NOON + timedelta(seconds=10))
     assert rows(where, "SELECT what FROM billhook_count ORDER BY what") == [("accepted",), ("succeeded",)]
 
 
@@ -260,14 +246,14 @@ def prune_all(inbox, ids, now):
 ACTIONS = (replay_all, discard_all, erase_all, prune_all)
 
 
-@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("action", ACTIONS)
-def test_what_an_action_removes_stays_counted(inbox, where, action, closed):
+def test_what_an_action_removes_stays_counted(inbox, where, action, counted):
     history = History(inbox, seed=5)
     for _ in range(20):
         history.step()
-    if closed:
-        close(inbox, history.now + timedelta(minutes=1))
+    if counted:
+        advance(inbox, history.now + timedelta(minutes=1))
     before, rows_before = totals(inbox), of_rows(where)
 
     action(inbox, history.ids, history.now + timedelta(minutes=2))
@@ -279,25 +265,25 @@ def test_what_an_action_removes_stays_counted(inbox, where, action, closed):
     assert all(what == "discarded" for _, _, what in gained)
     for _ in range(5):
         history.step()
-    close(inbox, history.now + FAR)
+    advance(inbox, history.now + FAR)
     assert totals(inbox) == of_rows(where) + removed
 
 
 @pytest.mark.parametrize("seed", others_slow(0, 1, 2))
 def test_no_figure_falls_whatever_operators_do(inbox, where, monkeypatch, seed):
-    monkeypatch.setattr(counts, "_CLOSE_LIMIT", 7)
+    monkeypatch.setattr(counts, "_STEP_LIMIT", 7)
     history = History(inbox, seed)
     removed, last = Counter(), Counter()
 
     for _ in range(25):
         history.step()
-        history.close()
+        history.advance()
         before = of_rows(where)
         if history.ids and history.chance.random() < 0.5:
             history.chance.choice(ACTIONS)(inbox, history.some(), history.now)
             removed += before - of_rows(where)
         found = totals(inbox)
-        # More than these: a delivery of the closed part that is quarantined again is not counted again.
+        # More than these: a delivery below the watermark that is quarantined again is not counted again.
         assert found <= of_rows(where) + removed
         assert found >= last
         last = found
@@ -314,12 +300,12 @@ def test_a_run_that_is_discarded_with_an_old_time_is_counted(inbox):
     later = NOON + timedelta(hours=1)
     waiting, other = planned(inbox, "h", key="waiting"), planned(inbox, "g", key="handled")
     settle(inbox, claim(inbox, only=other), seconds=3600)
-    close(inbox, later + timedelta(minutes=1))
+    advance(inbox, later + timedelta(minutes=1))
 
     discard(inbox, [waiting], "no", NOON)
 
     assert totals(inbox)["", "h", "discarded"] == 1
-    close(inbox, later + timedelta(minutes=2))
+    advance(inbox, later + timedelta(minutes=2))
     assert totals(inbox)["", "h", "discarded"] == 1
 
 
@@ -328,7 +314,7 @@ def test_new_rows_are_counted_that_have_the_ids_of_deleted_ones(inbox, where):
     history = History(inbox)
     for _ in range(10):
         history.step()
-    close(inbox, NOON + FAR)
+    advance(inbox, NOON + FAR)
     discard_all(inbox, history.ids, history.now)
     inbox.prune(Cutoffs(NOON + FAR, NOON + FAR, None))
     assert value(where, "SELECT count(*) FROM delivery") == 0
@@ -341,7 +327,7 @@ def test_new_rows_are_counted_that_have_the_ids_of_deleted_ones(inbox, where):
 
 
 @only_sqlite
-def test_rows_that_are_deleted_between_the_note_and_the_close_leave_no_gap(inbox):
+def test_rows_that_are_deleted_between_the_note_and_the_move_leave_no_gap(inbox):
     for number in range(3):
         inbox.put(incoming(f"k{number}"))
     with inbox.database.read() as connection:
@@ -349,7 +335,7 @@ def test_rows_that_are_deleted_between_the_note_and_the_close_leave_no_gap(inbox
     discard_all(inbox, [1, 2, 3], NOON)
     inbox.prune(Cutoffs(NOON + FAR, NOON + FAR, None))
     with inbox.database.write() as connection:
-        counts.close(connection, noted.end, None)
+        counts.advance(connection, noted.end, None)
 
     assert inbox.put(incoming("new")).delivery_id == 1
 
@@ -360,11 +346,11 @@ def test_rows_that_are_deleted_between_the_note_and_the_close_leave_no_gap(inbox
 
 
 @pytest.mark.parametrize("replaying", others_slow(True, False))
-def test_each_row_is_counted_once_by_closers_side_by_side(inbox, where, replaying):
+def test_each_row_is_counted_once_by_workers_side_by_side(inbox, where, replaying):
     """Beside puts, plans, results, and an operator who replays."""
     inboxes = [open_inbox(where) for _ in range(3)]
     history, seen = History(inbox, 9), []
-    works = [lambda one=one: one.close_counts(history.now) for one in inboxes[:2]]
+    works = [lambda one=one: one.advance_watermark(history.now) for one in inboxes[:2]]
     works.append(lambda: seen.append(totals(inbox)))
     if replaying:
         works.append(lambda: replay_all(inboxes[2], history.ids[-20:], history.now))
@@ -389,31 +375,35 @@ def test_each_row_is_counted_once_by_closers_side_by_side(inbox, where, replayin
         assert totals(inbox) == of_rows(where)
 
 
-CLOSE = """
+ADVANCE = """
 import sys
 from datetime import datetime
 from billhook.inbox import Inbox, counts
-counts._CLOSE_LIMIT = 5
+counts._STEP_LIMIT = 5
 inbox = Inbox(sys.argv[1])
 now = datetime.fromisoformat(sys.argv[2])
 while True:
-    inbox.close_counts(now)
+    inbox.advance_watermark(now)
 """
 
 
-@pytest.mark.parametrize("failpoint", others_slow("in_close:3", "after_close:2", "in_close", "after_close"))
-def test_a_process_that_is_killed_while_it_closes_counts_nothing_twice(inbox, where, inbox_url, failpoint):
+@pytest.mark.parametrize(
+    "failpoint", others_slow("in_watermark:3", "after_watermark:2", "in_watermark", "after_watermark")
+)
+def test_a_process_that_is_killed_while_it_moves_the_watermark_counts_nothing_twice(
+    inbox, where, inbox_url, failpoint
+):
     history = History(inbox)
     for _ in range(20):
         history.step()
     expected = of_rows(where)
-    command = [sys.executable, "-c", CLOSE, inbox_url, (NOON + FAR).isoformat()]
+    command = [sys.executable, "-c", ADVANCE, inbox_url, (NOON + FAR).isoformat()]
 
     killed = run_command(command, env={**os.environ, "BILLHOOK_FAILPOINT": failpoint})
 
     assert killed.returncode == -signal.SIGKILL
     assert totals(inbox) == expected
-    close(inbox, NOON + FAR)
+    advance(inbox, NOON + FAR)
     assert totals(inbox) == expected
 
 
@@ -435,77 +425,77 @@ PUT = """
 
 
 @only_postgres
-def test_a_delivery_of_a_transaction_that_is_open_across_a_close_is_not_lost(inbox, where, bystander):
+def test_a_delivery_of_a_transaction_that_is_open_across_a_move_is_not_lost(inbox, where, bystander):
     bystander.execute(PUT, ["slow"])
     inbox.put(incoming("quick"))
     for _ in range(5):
-        inbox.close_counts(NOON + FAR)
+        inbox.advance_watermark(NOON + FAR)
     assert totals(inbox) == {("PingTest", "", "accepted"): 1}
 
     bystander.commit()
 
     assert totals(inbox) == {("PingTest", "", "accepted"): 2}
-    close(inbox, NOON + FAR)
-    close(inbox, NOON + FAR)
+    advance(inbox, NOON + FAR)
+    advance(inbox, NOON + FAR)
     assert totals(inbox) == {("PingTest", "", "accepted"): 2}
-    assert value(where, "SELECT delivery_id FROM billhook_closed") == 2
+    assert value(where, "SELECT delivery_id FROM billhook_watermark") == 2
 
 
 @only_postgres
-def test_a_result_of_a_transaction_that_is_open_across_a_close_is_not_lost(inbox, where, bystander):
+def test_a_result_of_a_transaction_that_is_open_across_a_move_is_not_lost(inbox, where, bystander):
     for key in ("slow", "quick"):
         planned(inbox, "h", key=key)
     finish = "UPDATE run SET state = 'succeeded', finished_at = %s WHERE delivery_id = %s"
     bystander.execute(finish, [NOON, 1])
     change(where, finish.replace("%s", "?"), NOON + timedelta(seconds=9), 2)
     for _ in range(5):
-        inbox.close_counts(NOON + FAR)
+        inbox.advance_watermark(NOON + FAR)
 
     bystander.commit()
 
     assert totals(inbox)["", "h", "succeeded"] == 2
     for _ in range(2):
-        close(inbox, NOON + FAR)
+        advance(inbox, NOON + FAR)
     assert value(where, "SELECT number FROM billhook_count WHERE what = 'succeeded'") == 2
-    # The control: had it been closed before, what commits late is in neither part.
+    # The control: had it been counted before, what commits late is in neither part.
     bystander.execute(finish, [NOON, 1])
     bystander.commit()
-    change(where, "UPDATE billhook_closed SET finished_at = '2030-01-01 00:00:00+00'")
+    change(where, "UPDATE billhook_watermark SET finished_at = '2030-01-01 00:00:00+00'")
     change(where, "DELETE FROM billhook_count")
     assert totals(inbox)["", "h", "succeeded"] == 0
 
 
 @only_postgres
-def test_closing_goes_on_when_the_transactions_of_its_note_are_over(inbox, where, bystander):
+def test_the_watermark_moves_when_the_transactions_of_its_note_are_over(inbox, where, bystander):
     """Others that began since do not hold it up: under load there is always one."""
     bystander.execute(PUT, ["first"])
     inbox.put(incoming("second"))
-    inbox.close_counts(NOON + FAR)
+    inbox.advance_watermark(NOON + FAR)
     with closing(postgres(where)) as another:
         another.autocommit = False
         another.execute(PUT, ["third"])
         bystander.commit()
 
-        assert until(lambda: not inbox.close_counts(NOON + FAR))
+        assert until(lambda: not inbox.advance_watermark(NOON + FAR))
 
-        assert value(where, "SELECT delivery_id FROM billhook_closed") == 2
+        assert value(where, "SELECT delivery_id FROM billhook_watermark") == 2
 
 
 @only_postgres
-@pytest.mark.parametrize(("own", "closed_up_to"), [(False, 1), (True, 0)])
-def test_closing_is_kept_off_by_its_own_inbox_and_by_no_other_of_the_database(
-    inbox, where, bystander, own, closed_up_to
+@pytest.mark.parametrize(("own", "up_to"), [(False, 1), (True, 0)])
+def test_the_watermark_is_kept_by_its_own_inbox_and_by_no_other_of_the_database(
+    inbox, where, bystander, own, up_to
 ):
     inbox.put(incoming("k1"))
     if not own:  # gone with its transaction
         bystander.execute("CREATE SCHEMA another_inbox")
         bystander.execute("SET LOCAL search_path = another_inbox")
-        bystander.execute("CREATE TABLE billhook_closed AS SELECT 1")
+        bystander.execute("CREATE TABLE billhook_watermark AS SELECT 1")
     bystander.execute(
-        f"SELECT pg_advisory_xact_lock({postgres_dialect._COUNTS_OF_INBOX}) FROM billhook_closed"
+        f"SELECT pg_advisory_xact_lock({postgres_dialect._COUNTS_OF_INBOX}) FROM billhook_watermark"
     )
 
     for _ in range(5):
-        inbox.close_counts(NOON + FAR)
+        inbox.advance_watermark(NOON + FAR)
 
-    assert value(where, "SELECT delivery_id FROM billhook_closed") == closed_up_to
+    assert value(where, "SELECT delivery_id FROM billhook_watermark") == up_to
