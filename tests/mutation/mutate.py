@@ -3,8 +3,9 @@
     python tests/mutation/mutate.py [--area runs] [--seed 29] [--tests CHECKOUT] [--write]
 
 A mutant is one changed expression or statement, at module level too, where the inbox's rules are SQL. The
-same seed gives the same mutants of the same source. `results.txt` has what became of each, and why a survivor
-is left; exit code 1 if one survives that was killed there. `--tests` takes the tests of another checkout.
+same seed gives the same mutants, but for those of lines that changed. `results.txt` has what became of each,
+and why a survivor is left; exit code 1 if one survives that was killed there. `--write` replaces there what
+it says of the files that were tried. `--tests` takes the tests of another checkout.
 Tests with `postgres` in their names, and those of the search for schemes, are left out: they take long.
 """
 
@@ -87,6 +88,10 @@ AREAS = {
     "retry": Area(
         {"handlers/retry.py": 6, "handlers/grouping.py": 4},
         ("tests/unit/handlers", "tests/component/engines"),
+    ),
+    "dispatcher": Area(
+        {"engines/dispatcher.py": 20},
+        ("tests/component/engines/test_dispatching.py", "tests/component/effects", "tests/component/engines"),
     ),
     "suspects": Area({"engines/suspects.py": 15}, ("tests/component/engines/test_suspects.py",)),
     "rating": Area(
@@ -192,8 +197,10 @@ def main() -> int:
     for name in weaker:
         print("killed before, survived now:", name)
     if options.write:
-        lines = [f"{fate}  {name}{_reason(before, name)}" for name, fate in after.items()]
-        RESULTS.write_text("\n".join([f"# {summary}", *lines, ""]))
+        tried = {name.split()[0] for name in after}
+        fates = {name: fate for name, (fate, _) in before.items() if name.split()[0] not in tried} | after
+        lines = [f"{fate}  {name}{_reason(before, name)}" for name, fate in fates.items()]
+        RESULTS.write_text("\n".join(["# The fate of each mutant on SQLite, file by file.", *lines, ""]))
     return 1 if weaker else 0
 
 
