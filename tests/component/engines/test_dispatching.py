@@ -41,21 +41,6 @@ def failing(calls, error=FAIL, good_from=99):
     return handler
 
 
-@pytest.fixture
-def observe():
-    """Returns the lifecycle signals of an app from now on, in order: the name of each with its facts."""
-    kept = []  # signals hold their observers weakly
-
-    def connect(app):
-        seen = []
-        for name in NAMES:
-            kept.append(lambda _, *, _name=name, **facts: seen.append((_name, facts)))
-            getattr(signals, name).connect(kept[-1], sender=app)
-        return seen
-
-    return connect
-
-
 # --- success --------------------------------------------------------------------------------------
 
 
@@ -201,7 +186,7 @@ def test_an_unreadable_delivery_is_quarantined_and_signalled_once(
     handlers, calls = Handlers(), []
     handlers.on_any()(calls.append)
     app = shop(handlers)
-    observed = observe(app)
+    observed = observe(app, *NAMES)
 
     reply = deliver(app, body, event_type)
     get_state(app).handle_due()
@@ -275,7 +260,7 @@ def test_each_attempt_is_signalled_once_with_its_arguments(shop, observe, clock)
     handlers.on(PingTest, name="good")(lambda event: None)
     handlers.on(PingTest, name="picky")(failing([], Discard("no")))
     app = shop(handlers)
-    observed = observe(app)
+    observed = observe(app, *NAMES)
 
     deliver(app, message_id="msg_1")
     due_at = clock.now() + timedelta(seconds=10)
@@ -306,7 +291,7 @@ def test_an_observer_that_raises_stops_neither_the_worker_nor_other_observers(sh
 
     for name in NAMES:
         getattr(signals, name).connect(explode, sender=app)
-    observed = observe(app)
+    observed = observe(app, *NAMES)
 
     statuses = [deliver(app).status_code, deliver(app, b"{", "InvoiceApproved").status_code]
     later(app, clock, 10)

@@ -133,24 +133,20 @@ def test_a_kept_key_is_deleted_after_a_week(inbox, where):
 # --- what signed no time can be sent again at any time --------------------------------------------
 
 
-def comes_again(inbox, *, timed):
-    """Handled, old, let go of, and sent once more by who has seen it; is it a duplicate?"""
-    key = f"captured, timed={timed}"
-    put(inbox, key, "done", days=1_000, timed=timed)
+@pytest.mark.parametrize(
+    ("timed", "status"),
+    [(False, PutStatus.DUPLICATE), (True, PutStatus.ACCEPTED)],  # its signature would be stale by then
+    ids=["untimed", "control: timed"],
+)
+def test_the_key_of_an_untimed_delivery_is_kept_after_the_retention(inbox, where, timed, status):
+    put(inbox, "captured", "done", days=1_000, timed=timed)
     prune_all(inbox, 30)
-    again = incoming(key, body=b'{"a": 1}', at=NOON)
-    return inbox.put(again if timed else replace(again, signed_at=None)).status
-
-
-def test_the_key_of_an_untimed_delivery_is_kept_after_the_retention(inbox, where):
-    assert comes_again(inbox, timed=False) is PutStatus.DUPLICATE
     kept = rows(where, "SELECT state, body, headers, error, length(key) > 0 FROM delivery")
-    assert kept in ([("pruned", b"", "{}", None, 1)], [("pruned", b"", "{}", None, True)])
+    again = incoming("captured", body=b'{"a": 1}', at=NOON)
+
+    assert inbox.put(again if timed else replace(again, signed_at=None)).status is status
+    assert kept == ([] if timed else [("pruned", b"", "{}", None, True)])
     assert value(where, "SELECT count(*) FROM run") == 0
-
-
-def test_control_the_key_of_a_timed_delivery_is_deleted(inbox):
-    assert comes_again(inbox, timed=True) is PutStatus.ACCEPTED  # its signature is stale by then
 
 
 def test_keys_without_a_signed_time_are_pruned_after_the_days_named(inbox, where):
