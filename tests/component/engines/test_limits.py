@@ -128,25 +128,6 @@ def test_a_sweep_publishes_no_run_that_has_no_room(stored_only, clock):
     assert swept(Sweeper(state.inbox, state.dispatcher)) == ([], 2.0)
 
 
-@pytest.mark.usefixtures("inbox_url")
-def test_a_released_run_is_due_since_its_delivery_was_received(stored_only, clock):
-    calls = []
-    app = stored_only(noting(calls, at_most=1))
-    inbox, now = inbox_of(app)
-    send(app, 2)
-    inbox.pause_handler("note", None, now)
-    get_state(app).handle_due()
-    clock.advance(seconds=60)
-    send(app, 2, "CustomerCreated")
-    plan(app, clock.now())
-    clock.advance(seconds=60)
-    inbox.resume_handler("note")
-
-    get_state(app).handle_due()
-
-    assert calls == ["PingTest-1", "PingTest-2", "other CustomerCreated-1", "other CustomerCreated-2"]
-
-
 @pytest.mark.slow
 def test_celery_publishes_what_the_claim_of_a_suspect_releases(stored_only, clock):
     calls, messages = [], []

@@ -306,17 +306,6 @@ def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
     assert runs(where, "runs_alone, uncounted_attempts") == [(0, 1)]
 
 
-def test_suspects_never_lost_alone_are_claimed_first(inbox):
-    planned_many(inbox, 2)
-    claim(inbox, 1, owner="dies")  # k0, and then alone
-    claim_others(inbox, seconds=31)
-    claim_others(inbox, seconds=62)
-    claim_suspect(inbox, seconds=62)
-    claim_others(inbox, seconds=93)  # both are due by now, k1 after its first attempt
-
-    assert [claim_suspect(inbox, seconds=93).delivery.key for _ in range(2)] == ["k1", "k0"]
-
-
 def test_suspects_are_due_at_moments_of_their_own(inbox):
     planned_many(inbox, 8)
     claim(inbox)
