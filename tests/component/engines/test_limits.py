@@ -19,7 +19,6 @@ from support.engines import (
     celery_engine,
     inbox_of,
     noting,
-    plan,
     plan_and_claim,
     send,
     status_changed,

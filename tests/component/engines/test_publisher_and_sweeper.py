@@ -195,10 +195,10 @@ def test_the_next_sweep_is_when_a_run_is_due_and_within_two_seconds(watch, monke
 # --- the publisher ----------------------------------------------------------------------------------
 
 
-def celery_app(broker="memory://"):
+def celery_app(broker="memory://", seconds=1):
     """A Celery app with our task's name in it, and a queue of its own."""
     app = Celery("shop", broker=broker, set_as_current=False)
-    app.conf.update(task_default_queue=f"publisher-{token_hex(4)}", broker_connection_timeout=1)
+    app.conf.update(task_default_queue=f"publisher-{token_hex(4)}", broker_connection_timeout=seconds)
 
     @app.task(name=TASK, base=Task, shared=False)
     def handle(*arguments):
@@ -273,8 +273,9 @@ def test_a_publisher_whose_thread_could_not_be_started_publishes_later(publisher
 
 def test_neither_publishing_nor_stopping_waits_for_a_broker_that_never_answers(publisher, monkeypatch):
     monkeypatch.setattr(publisher_module, "QUEUE_LIMIT", 100)
+    monkeypatch.setattr(publisher_module, "BROKER_TIMEOUT_SECONDS", 30)
     with black_hole() as broker:
-        one = publisher(celery_app(broker))
+        one = publisher(celery_app(broker, seconds=60))
 
         started = time.monotonic()
         taken = [one.publish(number) for number in range(150)]
