@@ -49,6 +49,13 @@ class Area:
 
 SIGNING = ("tests/unit/signing",)
 INBOX = ("tests/component/inbox", "tests/unit/inbox")
+RUNS = tuple(
+    f"tests/component/inbox/test_{part}.py"
+    for part in (
+        *("runs", "ordering", "claims_by_handler", "claims_of_new_deliveries", "unconfirmed_claims"),
+        *("duplicates", "pending", "workers", "replay"),
+    )
+)
 AREAS = {
     "signing": Area(
         {
@@ -74,11 +81,11 @@ AREAS = {
             "inbox/content_duplicates.py": 10,
             "inbox/transaction.py": 10,
         },
-        ("tests/component/inbox/test_runs.py", "tests/component/inbox/test_duplicates.py", *INBOX),
+        RUNS,
     ),
     "claims": Area(
         {"inbox/due.py": 12, "inbox/claims.py": 8, "inbox/leases.py": 10},
-        ("tests/component/inbox/test_workers.py", *INBOX),
+        RUNS,
     ),
     "limits": Area(
         {"inbox/limits.py": 22},

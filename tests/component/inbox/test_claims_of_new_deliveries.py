@@ -103,6 +103,16 @@ def test_what_was_due_before_comes_first_and_a_backlog_leaves_them_due(inbox, wh
     assert [state for _, state, *_ in runs(where)][3:] == ["due", "running", "due"]
 
 
+def test_they_do_not_pass_a_backlog_of_which_a_share_is_claimed(inbox):
+    for number in range(5):
+        make_due(inbox, f"old {number}")
+    make_due(inbox, "other", "b")
+
+    claims = plan_and_claim(inbox, receive(inbox, "k"), "a", limit=4)
+
+    assert called(claims) == [("old 0", "a"), ("old 1", "a"), ("other", "b")]
+
+
 def test_they_do_not_pass_a_run_that_was_lost_in_a_queue(inbox, where):
     make_due(inbox, "old")
     change(where, "UPDATE run SET queued = 1")
