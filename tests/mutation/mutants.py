@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import copy
-import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -39,7 +40,7 @@ CONDITIONS = {"where", "and_", "or_", "filter", "having"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed place: the name says which and how.
+    """One changed place: the name says in which definition, and how.
 
     `text` is the whole file with it, `lines` are those of the statement in which it is.
     """
@@ -51,11 +52,13 @@ class Mutant:
 
 
 def sample_mutants(folder: Path, path: str, number: int, seed: str) -> list[Mutant]:
-    """Return up to `number` mutants of a file in the order of their places; the same for the same seed."""
-    source = (folder / path).read_text()
-    found = list(_mutants(path, source))
-    chosen = random.Random(f"{seed} {path}").sample(range(len(found)), min(number, len(found)))
-    return [found[place] for place in sorted(chosen)]
+    """Return up to `number` mutants of a file in the order of their places.
+
+    Chosen by their names, so that the same seed gives the same mutants after other lines have changed.
+    """
+    found = list(_mutants(path, (folder / path).read_text()))
+    by_chance = sorted(found, key=lambda one: crc32(f"{seed} {one.name}".encode()))
+    return sorted(by_chance[:number], key=found.index)
 
 
 def _mutants(path: str, source: str) -> Iterator[Mutant]:
@@ -65,6 +68,7 @@ def _mutants(path: str, source: str) -> Iterator[Mutant]:
         starts.append(starts[-1] + len(line.encode()))
     raw, tree = source.encode(), ast.parse(source)
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    named: Counter[str] = Counter()
     for node in _places(tree):
         changes = [(node, new) for new in _changes(node)]
         if isinstance(node, ast.If | ast.IfExp) and isinstance(
@@ -79,9 +83,23 @@ def _mutants(path: str, source: str) -> Iterator[Mutant]:
             if isinstance(place, ast.Call) and isinstance(new, ast.Call) and len(new.args) < len(place.args):
                 (left_out,) = [argument for argument in place.args if argument not in new.args]
                 label = f"without {_short(ast.unparse(left_out))}"
-            name = f"{path}:{place.lineno}:{place.col_offset}  {label}"
+            name = f"{path} {_definition(statements, place)}: {label}"
+            named[name] += 1
+            name += f" ({named[name]})" if named[name] > 1 else ""
             text = (raw[:begin] + text.encode() + raw[end:]).decode()
             yield Mutant(path, name, text, _statement_lines(statements, place))
+
+
+def _definition(statements: list[ast.stmt], place: Any) -> str:
+    """Return the functions and classes around a place, or the name that a statement of the module sets."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+    around = [one for one in statements if isinstance(one, kinds)]
+    around = [one for one in around if one.lineno <= place.lineno <= (one.end_lineno or one.lineno)]
+    names = [getattr(one, "name", None) for one in sorted(around, key=lambda one: one.lineno)]
+    if any(names) or not around:
+        return ".".join(filter(None, names)) or "module"
+    (outer, *_) = around
+    return ast.unparse(outer.targets[0] if isinstance(outer, ast.Assign) else outer.target)
 
 
 def _statement_lines(statements: list[ast.stmt], place: Any) -> range:

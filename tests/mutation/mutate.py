@@ -3,8 +3,9 @@
     python tests/mutation/mutate.py [--area runs] [--seed 29] [--tests CHECKOUT] [--write]
 
 A mutant is one changed expression or statement, at module level too, where the inbox's rules are SQL. The
-same seed gives the same mutants of the same source. `results.txt` has what became of each, and why a survivor
-is left; exit code 1 if one survives that was killed there. `--tests` takes the tests of another checkout.
+same seed gives the same mutants, but for those of lines that changed. `results.txt` has what became of each,
+and why a survivor is left; exit code 1 if one survives that was killed there. `--write` replaces there what
+it says of the files that were tried. `--tests` takes the tests of another checkout.
 Tests with `postgres` in their names, and those of the search for schemes, are left out: they take long.
 """
 
@@ -48,6 +49,13 @@ class Area:
 
 SIGNING = ("tests/unit/signing",)
 INBOX = ("tests/component/inbox", "tests/unit/inbox")
+RUNS = tuple(
+    f"tests/component/inbox/test_{part}.py"
+    for part in (
+        *("runs", "ordering", "claims_by_handler", "claims_of_new_deliveries", "unconfirmed_claims"),
+        *("duplicates", "pending", "workers", "replay"),
+    )
+)
 AREAS = {
     "signing": Area(
         {
@@ -73,11 +81,11 @@ AREAS = {
             "inbox/content_duplicates.py": 10,
             "inbox/transaction.py": 10,
         },
-        ("tests/component/inbox/test_runs.py", "tests/component/inbox/test_duplicates.py", *INBOX),
+        RUNS,
     ),
     "claims": Area(
         {"inbox/due.py": 12, "inbox/claims.py": 8, "inbox/leases.py": 10},
-        ("tests/component/inbox/test_workers.py", *INBOX),
+        RUNS,
     ),
     "limits": Area(
         {"inbox/limits.py": 22},
@@ -87,6 +95,10 @@ AREAS = {
     "retry": Area(
         {"handlers/retry.py": 6, "handlers/grouping.py": 4},
         ("tests/unit/handlers", "tests/component/engines"),
+    ),
+    "dispatcher": Area(
+        {"engines/dispatcher.py": 20},
+        ("tests/component/engines/test_dispatching.py", "tests/component/effects", "tests/component/engines"),
     ),
     "suspects": Area({"engines/suspects.py": 15}, ("tests/component/engines/test_suspects.py",)),
     "rating": Area(
@@ -192,8 +204,10 @@ def main() -> int:
     for name in weaker:
         print("killed before, survived now:", name)
     if options.write:
-        lines = [f"{fate}  {name}{_reason(before, name)}" for name, fate in after.items()]
-        RESULTS.write_text("\n".join([f"# {summary}", *lines, ""]))
+        tried = {name.split()[0] for name in after}
+        fates = {name: fate for name, (fate, _) in before.items() if name.split()[0] not in tried} | after
+        lines = [f"{fate}  {name}{_reason(before, name)}" for name, fate in fates.items()]
+        RESULTS.write_text("\n".join(["# The fate of each mutant on SQLite, file by file.", *lines, ""]))
     return 1 if weaker else 0
 
 

@@ -14,11 +14,11 @@ from support.apps import deliver, inbox_at
 from support.inbox_view import column, rows
 
 
-def noting(calls, failing=(), **options):
+def noting(calls, failing=(), event_type=PingTest, **options):
     """Return handlers that note each key, and fail while the number of calls is in `failing`."""
     handlers = Handlers()
 
-    @handlers.on(PingTest, name="note", **options)
+    @handlers.on(event_type, name="note", **options)
     def note(event, delivery):
         calls.append(delivery.key)
         if len(calls) in failing:

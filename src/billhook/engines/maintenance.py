@@ -62,10 +62,9 @@ class WorkerRegistration:
     def refresh(self, now: datetime) -> float:
         """Write the row if that is due; return the seconds until it is due again."""
         if self._started_at is None or self.monotonic() >= self._next_at:
-            is_first = self._started_at is None
-            self._started_at = self._started_at or now
             try:
-                if is_first:
+                if self._started_at is None:
+                    self._started_at = now
                     self._log_predecessor(now)
                 record = WorkerRecord(
                     *(self.owner, self.engine, self.handlers(), self._started_at),
@@ -161,13 +160,9 @@ class Maintenance:
         """Do the next small step if it is due; return the seconds until one is due again."""
         started = self._monotonic()
         if started >= self._count_at:
-            self._count_at = self._safely(
-                "counting", self._advance_watermark, now, started, again_seconds=COUNT_SECONDS
-            )
+            self._count_at = self._safely("counting", self._advance_watermark, now, COUNT_SECONDS)
         elif started >= self._next_at:
-            self._next_at = self._safely(
-                "retention pass", self._prune, now, started, again_seconds=FAILED_SECONDS
-            )
+            self._next_at = self._safely("retention pass", self._prune, now, FAILED_SECONDS)
         pause = max(0.0, min(self._count_at, self._next_at) - self._monotonic())
         return pause if self._registration is None else min(pause, self._registration.refresh(now))
 
@@ -179,32 +174,28 @@ class Maintenance:
             self._registration.stop()
 
     def _safely(
-        self,
-        what: str,
-        step: Callable[[datetime, float], float],
-        now: datetime,
-        started: float,
-        *,
-        again_seconds: float,
+        self, what: str, step: Callable[[datetime], float], now: datetime, again_seconds: float
     ) -> float:
         """Do a step; return when the next one is due, `again_seconds` from now if it failed."""
         try:
-            return step(now, started) + self._monotonic()
+            again_seconds = step(now)
         except BillhookError as error:
             text = f"{what} failed, retrying in {again_seconds:.0f} s: {printable(str(error))}"
             self._failures.log(what, logging.WARNING, text, cause=error)
         except Exception as error:
-            text = "%s failed, retrying in %.0f s"
-            logger.exception(text, what, FAILED_SECONDS, extra=fields(cause=error))
             again_seconds = FAILED_SECONDS
+            text = "%s failed, retrying in %.0f s"
+            logger.exception(text, what, again_seconds, extra=fields(cause=error))
         return again_seconds + self._monotonic()
 
-    def _advance_watermark(self, now: datetime, started: float) -> float:
+    def _advance_watermark(self, now: datetime) -> float:
+        started = self._monotonic()
         least = MIN_PAUSE_SECONDS if self._inbox.advance_watermark(now) else COUNT_SECONDS
         return max(least, PAUSE_FACTOR * (self._monotonic() - started))
 
-    def _prune(self, now: datetime, started: float) -> float:
+    def _prune(self, now: datetime) -> float:
         """Prune one batch and return the pause after it. A pass skips what earlier ones of the day saw."""
+        started = self._monotonic()
         if started >= self._restart_at:
             self._after, self._restart_at = 0, started + RESTART_SECONDS
         cutoffs = Cutoffs.of(now, self._options.retention_days, self._options.key_days)

@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from billhook import signals
 from billhook.clock import format_ago, format_time
@@ -82,18 +82,12 @@ class Reporter:
                 text, run_id = "run %d of handler %s lost its lease; not settled", attempt.run_result.run_id
                 extra = delivery_fields(attempt.delivery, handler=attempt.handler)
                 logger.warning(text, run_id, attempt.handler, extra=extra)
-        for planned_delivery in planned:
-            if (
-                planned_delivery.plan.error is not None
-                and planned_delivery.stored.delivery_id in planned_here
-            ):
-                self._report_quarantined(planned_delivery.stored, planned_delivery.plan.error)
-        if duplicates:
-            stored = {
-                planned_delivery.stored.delivery_id: planned_delivery.stored for planned_delivery in planned
-            }
-            for duplicate in duplicates:
-                self._report_duplicate(duplicate, stored[duplicate.delivery_id])
+        stored = {each.stored.delivery_id: each.stored for each in planned} if duplicates else {}
+        for plan, delivery, _ in planned:
+            if plan.error is not None and delivery.delivery_id in planned_here:
+                self._report_quarantined(delivery, plan.error)
+        for duplicate in duplicates:
+            self._report_duplicate(duplicate, stored[duplicate.delivery_id])
         for one in superseded:
             text = "delivery %d is superseded by delivery %d: handler %s not called"
             extra = fields(delivery_id=one.delivery_id, handler=one.handler, cause="superseded")
@@ -107,76 +101,49 @@ class Reporter:
 
     def _report_attempt(self, attempt: AttemptResult) -> None:
         result, failure = attempt.run_result, attempt.failure
-        facts = {"delivery": attempt.delivery, "handler": attempt.handler}
+        facts: dict[str, Any] = {"delivery": attempt.delivery, "handler": attempt.handler}
         if failure is None or result.state is RunState.DISCARDED:
             signals.emit(signals.handler_succeeded, self._sender, **facts)
             return
-        duration = result.duration_seconds
-        extra = delivery_fields(
-            attempt.delivery, handler=attempt.handler, cause=failure.exception, duration=duration
-        )
+        facts["error"] = error = failure.exception
+        about, why = (attempt.handler, result.delivery_id), first_line(failure.error)
+        seconds = result.duration_seconds
+        extra = delivery_fields(attempt.delivery, handler=attempt.handler, cause=error, duration=seconds)
         if result.state is RunState.DUE:
-            logger.warning(
-                "handler %s failed on delivery %d (attempt %d), retrying %s: %s",
-                attempt.handler,
-                result.delivery_id,
-                result.attempt,
-                _moment(result.due_at, result.at),
-                first_line(failure.error),
-                extra=extra,
-            )
-            facts |= {"error": failure.exception, "due_at": result.due_at}
-            signals.emit(signals.handler_retrying, self._sender, **facts)
+            text = "handler %s failed on delivery %d (attempt %d), retrying %s: %s"
+            moment = _moment(result.due_at, result.at)
+            logger.warning(text, *about, result.attempt, moment, why, extra=extra)
+            signals.emit(signals.handler_retrying, self._sender, due_at=result.due_at, **facts)
         else:
-            logger.error(
-                "run of handler %s on delivery %d is dead after attempt %d: %s",
-                attempt.handler,
-                result.delivery_id,
-                result.attempt,
-                first_line(failure.error),
-                # Only here, not at each attempt before: an error tracker opens an issue for each traceback.
-                exc_info=failure.exception,
-                extra=extra,
-            )
-            signals.emit(signals.handler_dead, self._sender, error=failure.exception, **facts)
+            text = "run of handler %s on delivery %d is dead after attempt %d: %s"
+            # Only here, not at each attempt before: an error tracker opens an issue for each traceback.
+            logger.error(text, *about, result.attempt, why, exc_info=error, extra=extra)
+            signals.emit(signals.handler_dead, self._sender, **facts)
 
     def _report_quarantined(self, stored: StoredDelivery, error: str) -> None:
-        logger.error(
-            "delivery %d (%s) is quarantined: %s",
-            stored.delivery_id,
-            stored.event_type or "no type",
-            first_line(json.loads(error)["error"]),
-            extra=delivery_fields(stored, cause="quarantined"),
-        )
+        text, why = "delivery %d (%s) is quarantined: %s", first_line(json.loads(error)["error"])
+        extra = delivery_fields(stored, cause="quarantined")
+        logger.error(text, stored.delivery_id, stored.event_type or "no type", why, extra=extra)
         facts = {"delivery_id": stored.delivery_id, "event_type": stored.event_type, "error": error}
         signals.emit(signals.delivery_quarantined, self._sender, **facts)
 
     def _report_duplicate(self, duplicate: DuplicateRun, stored: StoredDelivery) -> None:
-        delivery_id, twin_of = duplicate.delivery_id, duplicate.twin_of
-        logger.info(
-            "delivery %d is a content duplicate of delivery %d: handler %s not called",
-            delivery_id,
-            twin_of,
-            duplicate.handler,
-            extra=delivery_fields(stored, handler=duplicate.handler, cause="twin"),
-        )
-        facts = {"event_type": stored.event_type, "handler": duplicate.handler, "twin_of": twin_of}
+        delivery_id, handler, twin_of = duplicate.delivery_id, duplicate.handler, duplicate.twin_of
+        text = "delivery %d is a content duplicate of delivery %d: handler %s not called"
+        extra = delivery_fields(stored, handler=handler, cause="twin")
+        logger.info(text, delivery_id, twin_of, handler, extra=extra)
+        facts = {"event_type": stored.event_type, "handler": handler, "twin_of": twin_of}
         signals.emit(signals.delivery_twin, self._sender, delivery_id=delivery_id, **facts)
 
 
 def delivery_fields(delivery: Delivery | StoredDelivery, **more: Unpack[Fields]) -> dict[str, object]:
     """Return the `extra` of a log record about a delivery, as `billhook.logs.fields` does."""
-    known: Fields = {
-        "source": delivery.source,
-        "key": delivery.key,
-        "event_type": delivery.event_type,
-        **more,
-    }
+    more |= {"source": delivery.source, "key": delivery.key, "event_type": delivery.event_type}
     if isinstance(delivery, Delivery):
-        known["delivery_id"], known["attempt"] = delivery.id, delivery.attempt
+        more |= {"delivery_id": delivery.id, "attempt": delivery.attempt}
     else:
-        known["delivery_id"] = delivery.delivery_id
-    return fields(**known)
+        more["delivery_id"] = delivery.delivery_id
+    return fields(**more)
 
 
 def _moment(due_at: datetime | None, now: datetime) -> str:

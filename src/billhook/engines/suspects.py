@@ -42,8 +42,6 @@ class SuspectPolicy:
         self._period_seconds = lease_seconds / 3
         self._threads = threads
         self._monotonic = monotonic
-        self.active = False
-        """Whether a suspect was due or is running, so that `next_mode` may decide otherwise than ORDINARY."""
         self.overlong: Set[Lease] = frozenset()
         """Attempts, of suspects and of ordinary runs, that took longer than the lease time."""
         self._running: Lease | None = None
@@ -53,6 +51,11 @@ class SuspectPolicy:
         self._blocked_since: float | None = None
         self._blocked_until: float | None = None
         self._ordinary_until = 0.0
+
+    @property
+    def active(self) -> bool:
+        """Whether a suspect was due or is running, so that `next_mode` may decide otherwise than ORDINARY."""
+        return bool(self.overlong) or self._running is not None or self._due_since is not None
 
     @property
     def running(self) -> bool:
@@ -65,14 +68,9 @@ class SuspectPolicy:
 
     def next_mode(self, started: Set[Lease], *, suspect_due: bool, ordinary_due: bool) -> ClaimMode:
         """Decide what to claim now; `started` are the leases of attempts that are not done."""
-        mode = self._decide(started, suspect_due, ordinary_due, self._monotonic())
-        self.active = bool(self.overlong) or self._running is not None or self._due_since is not None
-        return mode
-
-    def _decide(self, started: Set[Lease], suspect_due: bool, ordinary_due: bool, now: float) -> ClaimMode:
+        now = self._monotonic()
         # The leases of attempts that have ended are removed: the worker must not wait for them or count them.
-        if self.overlong:
-            self.overlong &= started
+        self.overlong &= started
         if self._running is not None:
             if self._running in started and now < self._running_until:
                 return ClaimMode.NOTHING
@@ -118,7 +116,6 @@ class SuspectPolicy:
             self._unblock(now)
             return
         self._running, self._running_until = lease, now + self._lease_seconds
-        self.active = True
         if self._blocked_since is not None and self._blocked_until is None:
             self._blocked_until = now + self._period_seconds
 

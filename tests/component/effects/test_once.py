@@ -15,7 +15,6 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from billhook import effects
@@ -365,14 +364,6 @@ def test_the_table_goes_into_the_projects_own_metadata(tmp_path):
         db.engine.dispose()
 
     assert (answers, made) == ([True, False], [("shop.book",)])
-
-
-def test_a_session_flushes_and_commits_with_the_row(url):
-    engine = create_engine(url, poolclass=NullPool)
-    with Session(engine) as session, session.begin():
-        assert is_first(session)
-    with Session(engine) as session, session.begin():
-        assert not is_first(session)
 
 
 DJANGO = """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from billhook import signals
+
 
 @pytest.fixture
 def stored_only(app_with, clock):
@@ -24,3 +26,18 @@ def shop(app_with, clock):
         return app_with(handlers=[handlers], clock=clock, BILLHOOK_ENGINE="inline", **config)
 
     return make
+
+
+@pytest.fixture
+def observe():
+    """Returns the lifecycle signals of these names that an app sends from now on: each with its facts."""
+    kept = []  # signals hold their observers weakly
+
+    def connect(app, *names):
+        seen = []
+        for name in names:
+            kept.append(lambda _, *, _name=name, **facts: seen.append((_name, facts)))
+            getattr(signals, name).connect(kept[-1], sender=app)
+        return seen
+
+    return connect

@@ -12,11 +12,11 @@ from dataclasses import replace
 import pytest
 
 from billhook import Handlers, effects
-from billhook.events import InvoicePaymentStatusChanged, PingTest
+from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox.deliveries import is_busy
 from support.apps import inbox_at
-from support.engines import celery_engine, runs, states, status_changed
+from support.engines import celery_engine, noting, runs, states, status_changed
 from support.inbox_view import column, incoming, not_called_again, rows
 from support.processes import until
 
@@ -46,10 +46,15 @@ class Engine:
     def store(self, key, event_type="PingTest", body=b"{}"):
         return self.inbox.put(incoming(key, event_type=event_type, body=body)).delivery_id
 
-    def changed(self, key):
-        return self.store(key, "InvoicePaymentStatusChanged", status_changed())
+    def changed(self, key, *, in_body=False):
+        """Store one of invoice inv_1, with its type in the body or beside it."""
+        if in_body:
+            body = status_changed().replace(b"{", b'{"type":"InvoicePaymentStatusChanged",')
+            self.inbox.put(replace(incoming(key, event_type="", body=body), type_field="type"))
+        else:
+            self.store(key, "InvoicePaymentStatusChanged", status_changed())
 
-    def claim_and_die(self, delivery_id, times=1):
+    def claim_and_die(self, delivery_id, times):
         """Plan a run and lose it with so many workers, whose leases are over."""
         with self.inbox.transaction("planner") as transaction:
             planned = self.state.dispatcher.plan(self.inbox.received(1))
@@ -82,12 +87,6 @@ class Engine:
         while messages:
             executor.execute(messages.pop(0))
 
-    def runs(self, columns="handler, state, attempts"):
-        return runs(self.app, columns)
-
-    def states(self):
-        return states(self.app)
-
 
 @pytest.fixture(params=["inline", "thread", "worker", "celery"])
 def engine(request, app_with, running):
@@ -108,8 +107,8 @@ def test_every_delivery_is_handled_once_by_each_of_its_handlers(engine):
 
     expected = [(name, f"m{n}") for name in "ab" for n in range(12)] + [("b", "unheard of")]
     assert calls == Counter(expected)
-    assert engine.states() == ["done"] * 12 + ["quarantined", "done"]
-    assert set(engine.runs("state, attempts")) == {("succeeded", 1)}
+    assert states(engine.app) == ["done"] * 12 + ["quarantined", "done"]
+    assert set(runs(engine.app, "state, attempts")) == {("succeeded", 1)}
 
 
 def test_a_type_in_the_body_is_read_with_the_plan(engine):
@@ -128,21 +127,6 @@ def test_a_type_in_the_body_is_read_with_the_plan(engine):
     assert found == [("PingTest", "done"), ("orders/create", "done"), ("", "quarantined")]
 
 
-def test_types_in_bodies_are_handled_in_the_order_of_receipt(engine):
-    handlers, calls = Handlers(), []
-    handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id")(
-        lambda event, delivery: calls.append(delivery.key)
-    )
-    engine.shop(handlers)
-    body = status_changed().replace(b"{", b'{"type":"InvoicePaymentStatusChanged",')
-    for key in ("m1", "m2", "m3"):
-        engine.inbox.put(replace(incoming(key, event_type="", body=body), type_field="type"))
-
-    engine.handle()
-
-    assert calls == ["m1", "m2", "m3"]
-
-
 def test_each_run_is_retried_by_its_own_schedule_until_it_is_dead(engine):
     handlers, calls = Handlers(), []
 
@@ -159,8 +143,8 @@ def test_each_run_is_retried_by_its_own_schedule_until_it_is_dead(engine):
     engine.handle()
 
     assert sorted(map(str, calls)) == ["1", "1", "2", "3", "good"]
-    assert engine.runs() == [("dies", "dead", 3), ("good", "succeeded", 1), ("later", "due", 1)]
-    assert engine.states() == ["planned"]
+    assert runs(engine.app) == [("dies", "dead", 3), ("good", "succeeded", 1), ("later", "due", 1)]
+    assert states(engine.app) == ["planned"]
     assert rows(inbox_at(engine.app), "SELECT count(*) FROM failure") == [(4,)]
 
 
@@ -188,32 +172,24 @@ def test_attempts_that_fail_after_an_effect_do_not_repeat_it(engine, tmp_path):
     assert rows(own, "SELECT count(*) FROM payment") == [(1,)]
 
 
-def test_runs_of_one_order_key_are_handled_in_order_of_receipt(engine):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", retry=[0])
-    def follow(event, delivery):
-        calls.append(delivery.key)
-        if calls == ["m1"]:
-            raise ValueError("not today")
-
-    engine.shop(handlers)
+@pytest.mark.parametrize("in_body", [False, True], ids=["type in a header", "type in the body"])
+def test_runs_of_one_order_key_are_handled_in_order_of_receipt(engine, in_body):
+    calls = []
+    options = {"event_type": InvoicePaymentStatusChanged, "ordered_by": "invoice_id"}
+    engine.shop(noting(calls, failing=[1], retry=[0], **options))
     for key in ("m1", "m2", "m3"):
-        engine.changed(key)
+        engine.changed(key, in_body=in_body)
 
     engine.handle()
 
     assert calls == ["m1", "m1", "m2", "m3"]
-    assert engine.states() == ["done"] * 3
+    assert states(engine.app) == ["done"] * 3
 
 
 def test_of_several_that_wait_only_the_newest_is_handled(engine):
-    handlers, calls = Handlers(), []
-    options = {"ordered_by": "invoice_id", "newest_only": True}
-    handlers.on(InvoicePaymentStatusChanged, name="follow", **options)(
-        lambda event, delivery: calls.append(delivery.key)
-    )
-    engine.shop(handlers)
+    calls = []
+    options = {"event_type": InvoicePaymentStatusChanged, "ordered_by": "invoice_id"}
+    engine.shop(noting(calls, newest_only=True, **options))
     for key in ("m1", "m2", "m3"):
         engine.changed(key)
 
@@ -221,85 +197,68 @@ def test_of_several_that_wait_only_the_newest_is_handled(engine):
 
     assert calls == ["m3"]
     superseded = ("discarded", "superseded by delivery 3")
-    assert engine.runs("state, last_error") == [superseded, superseded, ("succeeded", None)]
-    assert engine.states() == ["done"] * 3
+    assert runs(engine.app, "state, last_error") == [superseded, superseded, ("succeeded", None)]
+    assert states(engine.app) == ["done"] * 3
 
 
 def test_a_paused_handler_is_not_called_until_it_is_resumed(engine):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="paused")(lambda event, delivery: calls.append(delivery.key))
-    handlers.on(PingTest, name="other")(lambda event: calls.append("other"))
-    engine.shop(handlers)
-    engine.inbox.pause_handler("paused", None, engine.now)
+    calls = []
+    engine.shop(noting(calls))
+    engine.inbox.pause_handler("note", None, engine.now)
     engine.store("m1")
     engine.store("m2")
+    engine.store("m3", "CustomerCreated", sample(CustomerCreated).to_json())
     engine.handle()
-    before, waiting = list(calls), engine.runs()
+    before, waiting = list(calls), runs(engine.app)
 
-    engine.inbox.resume_handler("paused")
+    engine.inbox.resume_handler("note")
     engine.handle()
 
-    assert before == ["other", "other"]
-    assert waiting == [("other", "succeeded", 1), ("paused", "due", 0)] * 2
-    until(lambda: sorted(calls) == ["m1", "m2", "other", "other"])
-    until(lambda: engine.states() == ["done"] * 2)
+    assert before == ["other m3"]
+    assert waiting == [("note", "due", 0)] * 2 + [("other", "succeeded", 1)]
+    until(lambda: sorted(calls) == ["m1", "m2", "other m3"])
+    until(lambda: states(engine.app) == ["done"] * 3)
 
 
 def test_a_handler_that_fails_so_often_in_a_row_is_paused(engine):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(PingTest, name="failing", pause_after=2, retry=[600])
-    def failing(event, delivery):
-        calls.append(delivery.key)
-        raise ValueError("not today")
-
-    engine.shop(handlers)
+    calls = []
+    engine.shop(noting(calls, failing=range(9), pause_after=2, retry=[600]))
     for number in range(5):
         engine.store(f"m{number}")
         engine.handle()
 
-    assert [one.name for one in engine.inbox.paused_handlers()] == ["failing"]
+    assert [one.name for one in engine.inbox.paused_handlers()] == ["note"]
     assert len(calls) == 2
-    assert sorted(engine.runs("state, attempts")) == [("due", 0)] * 3 + [("due", 1)] * 2
+    assert sorted(runs(engine.app, "state, attempts")) == [("due", 0)] * 3 + [("due", 1)] * 2
 
 
 def test_a_handler_at_its_limit_is_called_for_every_delivery_all_the_same(engine):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="bounded", at_most=1)(lambda event, delivery: calls.append(delivery.key))
-    engine.shop(handlers)
+    calls = []
+    engine.shop(noting(calls, at_most=1))
     for number in range(5):
         engine.store(f"m{number}")
 
     engine.handle()
 
-    until(lambda: engine.states() == ["done"] * 5, 20)
+    until(lambda: states(engine.app) == ["done"] * 5, 20)
     assert sorted(calls) == [f"m{number}" for number in range(5)]
 
 
-def test_a_run_that_its_worker_took_along_is_called_again_after_the_lease(engine):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(lambda event, delivery: calls.append(delivery.attempt))
-    engine.shop(handlers, lease_seconds=6)  # it is due again after a sixth of that
-    engine.claim_and_die(engine.store("m"))
+@pytest.mark.parametrize(
+    ("times", "called", "end"),
+    [(1, ["m"], ("succeeded", 2, None)), (2, [], ("dead", 3, not_called_again(2)))],
+    ids=["called again after the lease", "dead without another call"],
+)
+def test_a_run_that_takes_so_many_workers_along(engine, times, called, end):
+    calls = []
+    engine.shop(noting(calls, retry=[0]), lease_seconds=6)  # it is due again after a sixth of that
+    engine.claim_and_die(engine.store("m"), times=times)
 
     engine.handle()
 
-    until(lambda: engine.states() == ["done"], 20)
-    assert calls == [2]
-    assert engine.runs() == [("h", "succeeded", 2)]
-
-
-def test_a_run_that_takes_every_worker_along_is_dead_without_another_call(engine):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h", retry=[0])(calls.append)
-    engine.shop(handlers, lease_seconds=6)  # it is due again after a sixth of that
-    engine.claim_and_die(engine.store("m"), times=2)
-
-    engine.handle()
-
-    until(lambda: engine.states() == ["dead"], 20)
-    assert calls == []
-    assert engine.runs("state, last_error") == [("dead", not_called_again(2))]
+    until(lambda: states(engine.app)[0] in ("done", "dead"), 20)
+    assert calls == called
+    assert runs(engine.app, "state, attempts, last_error") == [end]
 
 
 def test_async_attempts_of_a_thread_share_one_loop_and_end_at_their_time_out(engine):
@@ -322,6 +281,10 @@ def test_async_attempts_of_a_thread_share_one_loop_and_end_at_their_time_out(eng
     engine.handle()
 
     cancelled = "TimeoutError: the handler did not return within 0.1 s, and was cancelled"
-    assert engine.runs("state, last_error") == [("succeeded", None), ("dead", cancelled), ("succeeded", None)]
+    assert runs(engine.app, "state, last_error") == [
+        ("succeeded", None),
+        ("dead", cancelled),
+        ("succeeded", None),
+    ]
     assert cleaned_up == [True]
     assert len({id(loop) for loop in loops}) == len(threads)

@@ -60,21 +60,12 @@ def test_a_long_error_is_cut_in_the_log_and_whole_in_the_inbox(failing, caplog):
     assert kept.count("y") == 1_500
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        (
-            sample(PaymentFailed).to_json(),
-            "the body looks like PaymentFailed: it has fields of that which PingTest lacks",
-        ),
-        (b"[]", "the body is JSON, but not an object"),
-    ],
-)
-def test_why_a_delivery_is_quarantined_is_in_the_log(app_with, caplog, body, reason):
+def test_why_a_delivery_is_quarantined_is_in_the_log(app_with, caplog):
     app = app_with(BILLHOOK_ENGINE="inline")
 
-    deliver(app, body, "PingTest")
+    deliver(app, b"[]", "PingTest")
 
+    reason = "the body is JSON, but not an object"
     assert f"delivery 1 (PingTest) is quarantined: {reason}" in caplog.messages
 
 

@@ -1,4 +1,4 @@
-"""Ordered handlers and twins from a stored delivery to its end, with a clock that stands still."""
+"""Ordered handlers, the newest only, and twins: from a stored delivery to its end; the clock stands still."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from datetime import timedelta
 
 import pytest
 
-from billhook import Handlers, signals
+from billhook import Handlers
 from billhook.engines import serial
 from billhook.engines.dispatcher import backfill
+from billhook.errors import ConfigError
 from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PingTest, sample
 from billhook.extension import get_state
 from billhook.handlers import ConnectedHandlers, connect
 from billhook.inbox import RunOptions, StoredDelivery
 from support.apps import deliver, inbox_at
-from support.engines import states, status_changed
+from support.engines import runs, states, status_changed
 from support.inbox_view import incoming, rows
 from support.processes import until
 
@@ -25,18 +26,31 @@ def changed(app, status="Paid", paid="10.00", **more):
     return deliver(app, status_changed("inv_1", status, paid), "InvoicePaymentStatusChanged", **more)
 
 
-def observe(app, name):
-    """The facts that a lifecycle signal tells, and who must be kept alive to hear them."""
-    told = []
-
-    def observer(sender, **facts):
-        told.append(facts)
-
-    getattr(signals, name).connect(observer, sender=app)
-    return told, observer
-
-
 # --- order ----------------------------------------------------------------------------------------
+
+
+def test_a_superseded_delivery_is_logged_and_is_no_success(stored_only, observe, caplog):
+    handlers, calls = Handlers(), []
+    options = {"ordered_by": "invoice_id", "newest_only": True}
+    handlers.on(InvoicePaymentStatusChanged, name="h", **options)(
+        lambda event: calls.append(event.billing_status)
+    )
+    app = stored_only(handlers)
+    for status in ("Pending", "Overdue", "Paid"):
+        changed(app, status)
+    succeeded = observe(app, "handler_succeeded")
+
+    with caplog.at_level(logging.INFO, "billhook.engines"):
+        get_state(app).handle_due()
+
+    assert (calls, len(succeeded), states(app)) == (["Paid"], 1, ["done"] * 3)
+    assert runs(app, "state, attempts") == [("discarded", 0)] * 2 + [("succeeded", 1)]
+    assert "delivery 1 is superseded by delivery 3: handler h not called" in caplog.text
+
+
+def test_newest_only_needs_a_field_to_compare():
+    with pytest.raises(ConfigError, match="newest_only needs ordered_by"):
+        Handlers().on(PingTest, newest_only=True)
 
 
 def test_inline_who_finishes_handles_what_waited_behind_it(shop):
@@ -98,10 +112,9 @@ def known(shop):
     return shop(handlers), calls
 
 
-def test_a_retry_under_a_new_id_is_accepted_and_not_handled_again(known, caplog):
+def test_a_retry_under_a_new_id_is_accepted_and_not_handled_again(known, observe, caplog):
     app, calls = known
-    told, _kept = observe(app, "delivery_twin")
-    succeeded, _also = observe(app, "handler_succeeded")
+    told = observe(app, "delivery_twin", "handler_succeeded")
 
     with caplog.at_level(logging.INFO, "billhook.engines"):
         changed(app, message_id="m1")
@@ -110,8 +123,8 @@ def test_a_retry_under_a_new_id_is_accepted_and_not_handled_again(known, caplog)
     assert again.json == {"status": "accepted"}
     assert calls == ["m1"]
     about = {"event_type": "InvoicePaymentStatusChanged", "handler": "h"}
-    assert told == [{**about, "delivery_id": 2, "twin_of": 1}]
-    assert len(succeeded) == 1
+    assert [name for name, _ in told] == ["handler_succeeded", "delivery_twin"]
+    assert told[1][1] == {**about, "delivery_id": 2, "twin_of": 1}
     (record,) = [record for record in caplog.records if "content duplicate" in record.message]
     assert record.message == "delivery 2 is a content duplicate of delivery 1: handler h not called"
     assert record.levelname == "INFO"
@@ -131,7 +144,7 @@ def test_after_the_window_the_same_is_handled_again(known, clock):
 # --- a fresh and a stale report of one run --------------------------------------------------------
 
 
-def test_only_the_result_with_the_current_token_is_signalled(shop, clock, caplog):
+def test_only_the_result_with_the_current_token_is_signalled(shop, observe, clock, caplog):
     handlers = Handlers()
     handlers.on(PingTest, name="h", retry=[])(lambda event: 1 / 0)
     app = shop(handlers)
@@ -143,15 +156,14 @@ def test_only_the_result_with_the_current_token_is_signalled(shop, clock, caplog
         (stale,) = transaction.claim(1, now, now)
         (fresh,) = transaction.claim(1, now, now + timedelta(seconds=30))
     reports = [app_state.dispatcher.crashed(stale, OSError()), app_state.dispatcher.attempt(fresh)]
-    dead, _kept = observe(app, "handler_dead")
-    retrying, _also = observe(app, "handler_retrying")
+    told = observe(app, "handler_dead", "handler_retrying")
 
     with app_state.inbox.transaction("w") as transaction:
         settled = transaction.settle([report.run_result for report in reports])
     app_state.dispatcher.report(attempts=reports, settled=settled)
 
     assert settled == {(fresh.run_id, fresh.token)}
-    assert ([facts["delivery"].attempt for facts in dead], retrying) == ([2], [])
+    assert [(name, facts["delivery"].attempt) for name, facts in told] == [("handler_dead", 2)]
     assert f"run {stale.run_id} of handler h lost its lease; not settled" in caplog.text
     assert "ZeroDivisionError" in rows(inbox_at(app), "SELECT error FROM failure ORDER BY id")[-1][0]
 

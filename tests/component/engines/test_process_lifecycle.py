@@ -61,15 +61,21 @@ def caused(number):
     return error
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.EBADF])
-def test_five_failures_in_a_row_for_want_of_descriptors_are_enough(number):
+@pytest.mark.parametrize(
+    ("errors", "exhausted"),
+    [
+        ([caused(errno.EMFILE)] * 5, True),
+        ([caused(errno.EBADF)] * 5, True),
+        ([*[caused(errno.EMFILE)] * 4, None, *[caused(errno.EMFILE)] * 4], False),
+        ([ValueError(), caused(errno.ENOENT), InboxUnavailable("away")] * 20, False),
+    ],
+)
+def test_five_failures_in_a_row_for_want_of_descriptors_are_enough(errors, exhausted):
     found = DescriptorMonitor()
-    told = []
-    for error in (*[caused(number)] * 4, None, *[caused(number)] * 5):
+    for error in errors:
         found.record(error)
-        told.append(found.exhausted)
 
-    assert told == [False] * 9 + [True]
+    assert found.exhausted is exhausted
 
 
 def test_a_process_that_has_a_few_left_cannot_open_its_inbox():
@@ -90,16 +96,6 @@ def test_a_process_that_has_a_few_left_cannot_open_its_inbox():
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     assert found.exhausted
-
-
-def test_other_failures_do_not_count_as_descriptor_exhaustion():
-    found = DescriptorMonitor()
-    for _ in range(20):
-        found.record(ValueError())
-        found.record(caused(errno.ENOENT))
-        found.record(InboxUnavailable("away"))
-
-    assert not found.exhausted
 
 
 def test_a_worker_without_descriptors_stops_and_logs_why(app_with, caplog):
@@ -215,18 +211,25 @@ def test_the_thread_engine_is_registered_as_a_worker_until_it_stops(app_with):
     assert rows(inbox_at(app), query) == []
 
 
-def test_a_closed_engine_does_not_use_the_inbox_and_does_not_count_attempts_under_way(app_with, monkeypatch):
-    monkeypatch.setattr(thread_engine, "GRACE_SECONDS", 0.2)
-    handlers, gate, begun = Handlers(), threading.Event(), threading.Event()
+@pytest.fixture
+def hanging(app_with, monkeypatch):
+    """An app whose thread engine, with such a grace, calls a handler that returns when `gate` is set."""
+    gate, begun = threading.Event(), threading.Event()
 
-    @handlers.on(PingTest, name="h")
-    def hangs(event):
-        begun.set()
-        gate.wait(60)
+    def make(grace_seconds):
+        monkeypatch.setattr(thread_engine, "GRACE_SECONDS", grace_seconds)
+        handlers = Handlers()
+        handlers.on(PingTest, name="h")(lambda event: (begun.set(), gate.wait(60)))
+        app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread", BILLHOOK_LEASE_SECONDS=30)
+        deliver(app)
+        assert begun.wait(20)
+        return app, gate
 
-    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread", BILLHOOK_LEASE_SECONDS=30)
-    deliver(app)
-    assert begun.wait(20)
+    return make
+
+
+def test_a_closed_engine_does_not_use_the_inbox_and_does_not_count_attempts_under_way(hanging):
+    app, gate = hanging(0.2)
     engine = get_state(app).engine
 
     engine.stop(30.0)
@@ -235,25 +238,14 @@ def test_a_closed_engine_does_not_use_the_inbox_and_does_not_count_attempts_unde
     engine._worker._poll()  # whoever comes late
 
     assert not alive
-    assert rows(inbox_at(app), "SELECT state, attempts, runs_alone, uncounted_attempts FROM run") == [
-        ("due", 1, 0, 1)
-    ]
-    error = rows(inbox_at(app), "SELECT error FROM failure")[0][0]
-    assert error == "the worker was stopped, and the handler did not return within the grace"
+    found = rows(inbox_at(app), "SELECT state, attempts, runs_alone, uncounted_attempts FROM run")
+    assert found == [("due", 1, 0, 1)]
+    error = "the worker was stopped, and the handler did not return within the grace"
+    assert rows(inbox_at(app), "SELECT error FROM failure") == [(error,)]
 
 
-def test_results_that_a_newer_schema_refuses_are_not_waited_for_at_the_end(app_with, tmp_path, monkeypatch):
-    monkeypatch.setattr(thread_engine, "GRACE_SECONDS", 1_000.0)
-    handlers, gate, begun = Handlers(), threading.Event(), threading.Event()
-
-    @handlers.on(PingTest, name="h")
-    def slow(event):
-        begun.set()
-        gate.wait(60)
-
-    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
-    deliver(app)
-    assert begun.wait(20)
+def test_results_that_a_newer_schema_refuses_are_not_waited_for_at_the_end(hanging, tmp_path):
+    app, gate = hanging(1_000.0)
     with next_release(tmp_path / "next", oldest_compatible=REVISION):
         open_inbox(inbox_at(app)).upgrade()
     gate.set()

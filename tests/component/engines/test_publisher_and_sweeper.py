@@ -78,39 +78,26 @@ def watch(stored_only, inbox_url, clock, monkeypatch):
     return Watch(stored_only(Handlers(), BILLHOOK_INBOX_URL=inbox_url), clock, monkeypatch)
 
 
-def test_the_sweeper_publishes_a_delivery_older_than_its_message_could_be(watch):
+@pytest.mark.parametrize(
+    ("queued", "pauses", "published_at"),
+    [
+        (0, [0, 1], [1]),  # its message would have come by then
+        (1, [1, 15, 13, 1], [30]),  # its message may wait in the queue
+        (0, [1, *[30] * 300], [1, 31, 91, 211, 451, 931, 1891, 3811, 7411]),  # at last every hour
+    ],
+)
+def test_when_a_delivery_that_no_worker_takes_is_published(watch, queued, pauses, published_at):
     delivery_id = watch.put("k")
+    watch.queued = queued
+    second, told = 0, []
+    for pause in pauses:
+        watch.pass_by(pause)
+        second += pause
+        if found := watch.sweep():
+            assert found == [delivery_id]
+            told.append(second)
 
-    looks = [watch.sweep()]
-    watch.pass_by(1)
-    looks.append(watch.sweep())
-
-    assert looks == [[], [delivery_id]]
-
-
-def test_while_messages_wait_in_the_queue_nothing_is_added_for_half_a_minute(watch):
-    delivery_id = watch.put("k")
-    watch.queued = 1
-
-    looks = []
-    for seconds in (1, 15, 13, 1):
-        watch.pass_by(seconds)
-        looks.append(watch.sweep())
-
-    assert looks == [[], [], [], [delivery_id]]
-
-
-def test_the_sweeper_republishes_one_delivery_ever_more_seldom(watch):
-    watch.put("k")
-    watch.pass_by(1)
-
-    rings = []
-    for second in range(0, 3 * 3600, 30):
-        if watch.sweep():
-            rings.append(second)
-        watch.pass_by(30)
-
-    assert rings == [0, 30, 90, 210, 450, 930, 1890, 3810, 7410]  # at last every hour
+    assert told == published_at
 
 
 def test_after_a_failure_of_the_inbox_all_that_is_pending_is_published_at_once(watch, monkeypatch):
@@ -133,27 +120,17 @@ def test_after_a_failure_of_the_inbox_all_that_is_pending_is_published_at_once(w
     assert looks == [[delivery_id], []] * 3
 
 
-def test_the_sweeper_publishes_a_due_retry_despite_a_long_queue(watch):
-    delivery_id = watch.put("k")
-    watch.plan(delivery_id, "h")
-    watch.claim()
-    watch.queued = 10_000
-
-    before = watch.sweep()
-    watch.pass_by(30)  # its lease ended, as it would if its worker died
-
-    assert (before, watch.sweep(), watch.sweep()) == ([], [delivery_id], [])
-
-
-def test_the_sweeper_starts_over_when_a_delivery_is_due_for_another_reason(watch):
+def test_what_is_due_for_another_reason_is_published_again_despite_a_long_queue(watch):
     delivery_id = watch.put("k")
     watch.plan(delivery_id, "h")
     watch.pass_by(1)
     first = watch.sweep()
     watch.claim()
-    watch.pass_by(30)
+    watch.queued = 10_000
+    claimed = watch.sweep()
+    watch.pass_by(30)  # its lease ended, as it would if its worker died
 
-    assert (first, watch.sweep()) == ([delivery_id], [delivery_id])
+    assert (first, claimed, watch.sweep(), watch.sweep()) == ([delivery_id], [], [delivery_id], [])
 
 
 def test_the_sweeper_forgets_handled_deliveries(watch):
@@ -218,10 +195,10 @@ def test_the_next_sweep_is_when_a_run_is_due_and_within_two_seconds(watch, monke
 # --- the publisher ----------------------------------------------------------------------------------
 
 
-def celery_app(broker="memory://"):
+def celery_app(broker="memory://", seconds=1):
     """A Celery app with our task's name in it, and a queue of its own."""
     app = Celery("shop", broker=broker, set_as_current=False)
-    app.conf.update(task_default_queue=f"publisher-{token_hex(4)}", broker_connection_timeout=1)
+    app.conf.update(task_default_queue=f"publisher-{token_hex(4)}", broker_connection_timeout=seconds)
 
     @app.task(name=TASK, base=Task, shared=False)
     def handle(*arguments):
@@ -294,17 +271,21 @@ def test_a_publisher_whose_thread_could_not_be_started_publishes_later(publisher
     assert until(lambda: ids_in(app)) == [2]
 
 
-def test_publishing_waits_for_no_broker_and_drops_what_exceeds_its_buffer(publisher, monkeypatch):
+def test_neither_publishing_nor_stopping_waits_for_a_broker_that_never_answers(publisher, monkeypatch):
     monkeypatch.setattr(publisher_module, "QUEUE_LIMIT", 100)
+    monkeypatch.setattr(publisher_module, "BROKER_TIMEOUT_SECONDS", 30)
     with black_hole() as broker:
-        one = publisher(celery_app(broker))
+        one = publisher(celery_app(broker, seconds=60))
 
         started = time.monotonic()
         taken = [one.publish(number) for number in range(150)]
-        seconds = time.monotonic() - started
+        published = time.monotonic()
+        one.stop()
+        stopped = time.monotonic()
 
     assert taken.count(False) in (49, 50)  # one may be on its way already
-    assert seconds < scaled(0.5)
+    assert published - started < scaled(0.5)
+    assert stopped - published < scaled(4)
 
 
 def test_an_unreachable_broker_is_logged_once(publisher, caplog):
@@ -356,17 +337,6 @@ def test_stopping_sends_what_waits_and_nothing_is_taken_up_again(publisher):
 
     assert ids_in(app) == list(range(50))
     assert "billhook-publisher" not in [thread.name for thread in threading.enumerate()]
-
-
-def test_stopping_does_not_wait_for_a_broker_that_never_answers(publisher):
-    with black_hole() as broker:
-        one = publisher(celery_app(broker))
-        one.publish(1)
-        started = time.monotonic()
-        one.stop()
-        seconds = time.monotonic() - started
-
-    assert seconds < scaled(4)
 
 
 def test_a_signal_handler_may_stop_the_publisher_while_it_publishes(publisher):

@@ -95,15 +95,21 @@ def test_starts_that_are_counted_are_no_more_than_there_are_threads(inbox, idle,
     assert len(handlers) == started
 
 
-def test_no_run_starts_once_a_pause_is_committed(inbox, where):
+NAMES = ("paused", "former")
+
+
+@pytest.mark.parametrize(
+    ("name", "limits"), [("paused", {}), ("former", dict.fromkeys(NAMES, HandlerLimits(NAMES)))]
+)
+def test_no_run_starts_once_a_pause_is_committed_under_any_of_its_names(inbox, where, name, limits):
     planned(inbox, "paused", 2)
     planned(inbox, "other", 1)
     _, times = inbox.poll(10)
     assert times.names_due(at(60)) == ["other", "paused"]
 
-    open_inbox(where).pause_handler("paused", None, NOON)
+    open_inbox(where).pause_handler(name, None, NOON)
 
-    assert claimed(inbox, 10, times=times)[0] == ["other"]
+    assert claimed(inbox, 10, limits=limits, times=times)[0] == ["other"]
 
 
 def failed_with(inbox, error):

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from billhook.inbox import RunOptions, RunPlan
-from support.inbox_view import NOON, change, incoming, rows, value
+from support.inbox_view import NOON, change, incoming, rows
 from support.query_plans import statements
 from support.runs import OWNER, plan, planned, settle
 
@@ -61,20 +61,13 @@ def test_new_runs_are_stored_as_claimed(inbox, where):
     assert rows(where, "SELECT state FROM delivery") == [("planned",)] * 2
 
 
-def test_their_results_are_settled(inbox, where):
+def test_their_results_are_settled_by_their_tokens(inbox, where):
     claims = plan_and_claim(inbox, receive(inbox, "k", "l"), "a", "b")
 
+    assert settle(inbox, [claims[0]._replace(token=claims[0].token - 1)]) == set()
     assert settle(inbox, claims) == {one.lease for one in claims}
 
     assert rows(where, "SELECT state FROM delivery") == [("done",)] * 2
-
-
-def test_a_result_without_the_token_is_refused(inbox, where):
-    (claim,) = plan_and_claim(inbox, receive(inbox, "k"), "a")
-
-    assert settle(inbox, [claim._replace(token=claim.token - 1)]) == set()
-
-    assert value(where, "SELECT state FROM run") == "running"
 
 
 @pytest.mark.parametrize("claimable", [True, False], ids=["once", "control: twice"])
@@ -97,21 +90,27 @@ def test_beyond_the_idle_threads_they_are_queued_and_beyond_the_limit_due(inbox,
     assert runs(where, "due_at, started_at")[3] == ("2026-01-15 12:00:00.000000", None)
 
 
-def test_what_was_due_before_comes_first(inbox, where):
+def test_what_was_due_before_comes_first_and_a_backlog_leaves_them_due(inbox, where):
     make_due(inbox, "old")
+    make_due(inbox, "old too")
 
-    claims = plan_and_claim(inbox, receive(inbox, *"kl"), "a", limit=2, idle=1)
+    claims = plan_and_claim(inbox, receive(inbox, *"kl"), "a", limit=3, idle=1)
 
-    assert called(claims) == [("old", "a"), ("k", "a")]
-    assert runs(where) == [("a", "running", 1, OWNER, 0), ("a", "running", 1, OWNER, 1), DUE]
+    assert called(claims) == [("old", "a"), ("old too", "a"), ("k", "a")]
+    assert runs(where) == [("a", "running", 1, OWNER, queued) for queued in (0, 1, 1)] + [DUE]
+    make_due(inbox, "old again")
+    assert called(plan_and_claim(inbox, receive(inbox, "m"), "a", limit=1)) == [("old again", "a")]
+    assert [state for _, state, *_ in runs(where)][3:] == ["due", "running", "due"]
 
 
-def test_a_backlog_leaves_them_due(inbox, where):
-    make_due(inbox, "old")
+def test_they_do_not_pass_a_backlog_of_which_a_share_is_claimed(inbox):
+    for number in range(5):
+        make_due(inbox, f"old {number}")
+    make_due(inbox, "other", "b")
 
-    assert called(plan_and_claim(inbox, receive(inbox, "k"), "a", limit=1)) == [("old", "a")]
+    claims = plan_and_claim(inbox, receive(inbox, "k"), "a", limit=4)
 
-    assert runs(where)[1] == DUE
+    assert called(claims) == [("old 0", "a"), ("old 1", "a"), ("other", "b")]
 
 
 def test_they_do_not_pass_a_run_that_was_lost_in_a_queue(inbox, where):

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import select
 
 from billhook.inbox import DeliveryState, PutStatus, RunPlan, RunState, retention
@@ -132,24 +133,20 @@ def test_a_kept_key_is_deleted_after_a_week(inbox, where):
 # --- what signed no time can be sent again at any time --------------------------------------------
 
 
-def comes_again(inbox, *, timed):
-    """Handled, old, let go of, and sent once more by who has seen it; is it a duplicate?"""
-    key = f"captured, timed={timed}"
-    put(inbox, key, "done", days=1_000, timed=timed)
+@pytest.mark.parametrize(
+    ("timed", "status"),
+    [(False, PutStatus.DUPLICATE), (True, PutStatus.ACCEPTED)],  # its signature would be stale by then
+    ids=["untimed", "control: timed"],
+)
+def test_the_key_of_an_untimed_delivery_is_kept_after_the_retention(inbox, where, timed, status):
+    put(inbox, "captured", "done", days=1_000, timed=timed)
     prune_all(inbox, 30)
-    again = incoming(key, body=b'{"a": 1}', at=NOON)
-    return inbox.put(again if timed else replace(again, signed_at=None)).status
-
-
-def test_the_key_of_an_untimed_delivery_is_kept_after_the_retention(inbox, where):
-    assert comes_again(inbox, timed=False) is PutStatus.DUPLICATE
     kept = rows(where, "SELECT state, body, headers, error, length(key) > 0 FROM delivery")
-    assert kept in ([("pruned", b"", "{}", None, 1)], [("pruned", b"", "{}", None, True)])
+    again = incoming("captured", body=b'{"a": 1}', at=NOON)
+
+    assert inbox.put(again if timed else replace(again, signed_at=None)).status is status
+    assert kept == ([] if timed else [("pruned", b"", "{}", None, True)])
     assert value(where, "SELECT count(*) FROM run") == 0
-
-
-def test_control_the_key_of_a_timed_delivery_is_deleted(inbox):
-    assert comes_again(inbox, timed=True) is PutStatus.ACCEPTED  # its signature is stale by then
 
 
 def test_keys_without_a_signed_time_are_pruned_after_the_days_named(inbox, where):
@@ -301,26 +298,29 @@ def count_queries(inbox, days, after=0):
     return len([one for one in asked if re.match(r"SELECT (\w+\.)?delivery", one)])
 
 
-def test_a_pass_reads_each_row_once(inbox, where):
-    many(inbox, where, 3000, days=100, state="planned")  # old, and none of them may go
-    many(inbox, where, 3000, days=5)
-
-    assert count_queries(inbox, 30) == 3000 / BATCH_LIMIT + 1
-    assert count_queries(inbox, 1) == 6000 / BATCH_LIMIT + 1  # the last finds the end
+OLD_AND_YOUNG = [(100, "planned"), (5, "done")]
 
 
-def test_one_query_finds_that_nothing_is_old(inbox, where):
-    many(inbox, where, 5000, days=1)
+@pytest.mark.parametrize(
+    ("stored", "days", "reads"),
+    [
+        (OLD_AND_YOUNG, 30, 3000 / BATCH_LIMIT + 1),  # none of the old ones may go
+        (OLD_AND_YOUNG, 1, 6000 / BATCH_LIMIT + 1),  # the last read finds the end
+        ([(5, "done")], 3, 3000 / BATCH_LIMIT + 1),
+        ([(5, "done")], 30, 1),
+    ],
+)
+def test_a_pass_reads_each_old_row_once(inbox, where, stored, days, reads):
+    for age, state in stored:
+        many(inbox, where, 3000, days=age, state=state)
 
-    assert count_queries(inbox, 30) == 1
+    assert count_queries(inbox, days) == reads
 
 
-def test_control_a_full_pass_reads_every_young_delivery(inbox, where):
-    many(inbox, where, 3000, days=5)
-    went = inbox.prune(Cutoffs.of(NOON, 30))
+def test_a_pass_that_found_nothing_old_begins_at_the_first_row_again(inbox, where):
+    many(inbox, where, 10, days=5)
 
-    assert went.after == 0  # nothing was old: what is young now is looked at again when it is not
-    assert count_queries(inbox, 3) == 3000 / BATCH_LIMIT + 1
+    assert inbox.prune(Cutoffs.of(NOON, 30)).after == 0  # what is young now will be old
 
 
 def test_a_delivery_from_the_future_does_not_stop_pruning(inbox, where):

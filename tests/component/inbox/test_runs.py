@@ -210,33 +210,36 @@ def test_a_suspect_is_claimed_alone(inbox, where):
     assert rows(where, "SELECT run_id, attempt FROM failure ORDER BY id") == [(1, 1), (2, 1)]
 
 
-def test_an_attempt_lost_beside_others_does_not_count_and_one_lost_alone_does(inbox, where):
+@pytest.mark.parametrize(
+    ("history", "found"),
+    [
+        # A loss beside others does not count; one alone does, and so does the loss before it.
+        ("lost alone alone", [(2, 1), (3, 0), (4, 0)]),
+        ("stopped stopped stopped lost alone", [(2, 1), (3, 2), (4, 3), (5, 4), (6, 3)]),
+        ("lost beside alone", [(2, 1), (3, 2), (4, 1)]),
+        ("lost" + " beside" * 11, [(attempt, min(attempt - 1, 8)) for attempt in range(2, 14)]),
+    ],
+)
+def test_which_attempts_count(inbox, where, history, found):
+    """Those that are not counted, of each attempt, in a history of stops in order and of losses."""
     planned(inbox, "a")
-    claim(inbox)
-    found = []
-    for seconds in (31, 62, 93):
-        claim_others(inbox, seconds=seconds)
-        one = claim_suspect(inbox, seconds=seconds)
-        found.append((one.attempt, one.uncounted))
+    (one,) = claim(inbox)
+    seconds, told = 0, []
+    for end in history.split():
+        if end == "stopped":
+            settle(inbox, one, RunState.DUE, seconds=seconds, due=seconds, error="stopped", uncounted=True)
+            (one,) = claim_others(inbox, seconds=seconds)
+        else:
+            if end == "beside":
+                mark_not_alone(inbox, one)
+            seconds += 31
+            claim_others(inbox, seconds=seconds)
+            one = claim_suspect(inbox, seconds=seconds)
+        told.append((one.attempt, one.uncounted))
 
-    assert found == [(2, 1), (3, 0), (4, 0)]
-    assert len(rows(where, "SELECT * FROM failure")) == 3
+    assert told == found
+    assert column(where, "SELECT attempt FROM failure ORDER BY id") == [*range(1, len(found) + 1)]
     assert runs(where, "last_error") == [(LOST,)]
-
-
-def test_a_loss_alone_makes_the_one_before_it_count_but_none_of_orderly_stops(inbox):
-    planned(inbox, "a")
-    (claimed,) = claim(inbox)
-    for seconds in (0, 10, 20):
-        settle(inbox, claimed, RunState.DUE, seconds=seconds, due=seconds, error="stopped", uncounted=True)
-        (claimed,) = claim_others(inbox, seconds=seconds)
-
-    claim_others(inbox, seconds=51)
-    beside = claim_suspect(inbox, seconds=51)
-    claim_others(inbox, seconds=82)
-    alone = claim_suspect(inbox, seconds=82)
-
-    assert [(one.attempt, one.uncounted) for one in (beside, alone)] == [(5, 4), (6, 3)]
 
 
 def mark_not_alone(inbox, one):
@@ -244,39 +247,22 @@ def mark_not_alone(inbox, one):
         transaction.mark_not_alone([one.lease])
 
 
-def lost_beside_others(inbox, seconds, keys=("a",)):
-    """Runs are lost, begun alone, joined by others, and lost again; the suspects that are claimed then."""
-    claim_others(inbox, seconds=seconds)
-    begun = [claim_suspect(inbox, seconds=seconds) for _ in keys]
-    for _ in range(2):  # once more changes nothing
-        mark_not_alone(inbox, begun[0])
-    claim_others(inbox, seconds=seconds + 31)
-    return [claim_suspect(inbox, seconds=seconds + 31) for _ in keys]
-
-
 def test_a_suspect_lost_beside_others_does_not_count_and_is_claimed_last(inbox):
     planned_many(inbox, 2)
     claim(inbox)
+    claim_others(inbox, seconds=31)
+    first, _ = (claim_suspect(inbox, seconds=31) for _ in range(2))
+    for _ in range(2):  # once more changes nothing
+        mark_not_alone(inbox, first)
 
-    found = lost_beside_others(inbox, 31, keys=("k0", "k1"))
+    claim_others(inbox, seconds=62)
+    found = [claim_suspect(inbox, seconds=62) for _ in range(2)]
 
     assert [(one.delivery.key, one.attempt, one.uncounted) for one in found] == [("k1", 3, 0), ("k0", 3, 2)]
 
 
-def test_a_suspect_that_was_lost_beside_others_and_then_alone_killed_its_worker(inbox):
-    planned(inbox, "a")
-    claim(inbox)
-    (beside,) = lost_beside_others(inbox, 31)
-
-    claim_others(inbox, seconds=93)
-    alone = claim_suspect(inbox, seconds=93)
-
-    assert (beside.uncounted, alone.uncounted) == (2, 1)
-
-
 def test_of_suspects_the_one_with_the_fewest_attempts_that_count_is_claimed_first(inbox, where):
-    for number in range(2):
-        planned(inbox, "a", key=f"k{number}")
+    planned_many(inbox, 2)
     claim(inbox)
     claim_others(inbox, seconds=31)
     change(where, "UPDATE run SET attempts = 2, uncounted_attempts = 0 WHERE delivery_id = 1")
@@ -285,28 +271,13 @@ def test_of_suspects_the_one_with_the_fewest_attempts_that_count_is_claimed_firs
     assert claim_suspect(inbox, seconds=31).delivery.key == "k1"
 
 
-def test_repeated_losses_of_a_suspect_beside_others_count_in_the_end(inbox):
-    planned(inbox, "a")
-    claim(inbox)
-    counted = []
-    (one,) = lost_beside_others(inbox, 31)
-    for number in range(10):
-        mark_not_alone(inbox, one)
-        claim_others(inbox, seconds=93 + 31 * number)
-        one = claim_suspect(inbox, seconds=93 + 31 * number)
-        counted.append(one.attempt - one.uncounted)
-
-    assert counted == [1] * 6 + [2, 3, 4, 5]
-
-
 def test_a_suspect_that_is_released_waits_behind_no_other_for_what_ran_beside_it(inbox, where):
     planned(inbox, "a")
     claim(inbox)
     claim_others(inbox, seconds=31)
     suspect = claim_suspect(inbox, seconds=31)
 
-    with inbox.transaction(OWNER) as transaction:
-        transaction.mark_not_alone([suspect.lease])
+    mark_not_alone(inbox, suspect)
     beside = runs(where, "state, beside_others")
     with inbox.transaction(OWNER) as transaction:
         transaction.release([suspect.lease], at(32))
@@ -333,17 +304,6 @@ def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
 
     assert (again.attempt, again.uncounted, again.suspect) == (3, 1, False)
     assert runs(where, "runs_alone, uncounted_attempts") == [(0, 1)]
-
-
-def test_suspects_never_lost_alone_are_claimed_first(inbox):
-    planned_many(inbox, 2)
-    claim(inbox, 1, owner="dies")  # k0, and then alone
-    claim_others(inbox, seconds=31)
-    claim_others(inbox, seconds=62)
-    claim_suspect(inbox, seconds=62)
-    claim_others(inbox, seconds=93)  # both are due by now, k1 after its first attempt
-
-    assert [claim_suspect(inbox, seconds=93).delivery.key for _ in range(2)] == ["k1", "k0"]
 
 
 def test_suspects_are_due_at_moments_of_their_own(inbox):
@@ -400,16 +360,6 @@ def test_a_suspect_is_due_for_its_delivery_alone(inbox):
 
     assert inbox.poll(0, only=first)[1].suspect_at == at(31)
     assert inbox.poll(0, only=other)[1].suspect_at is None
-
-
-def test_an_attempt_that_we_cut_off_does_not_count(inbox, where):
-    planned(inbox, "a")
-    (claimed,) = claim(inbox)
-    settle(inbox, claimed, RunState.DUE, due=30, error="stopped", uncounted=True)
-
-    (again,) = claim_others(inbox, seconds=30)
-
-    assert (again.attempt, again.uncounted, again.suspect) == (2, 1, False)
 
 
 def test_poll_returns_the_next_due_time(inbox):
