@@ -29,7 +29,6 @@ from billhook.cli.selection import (
     Selection,
     confirm,
     confirming,
-    delivery_count,
     recording,
     selecting,
 )
@@ -39,7 +38,7 @@ from billhook.extension import configured_scheme
 from billhook.inbox import Deliveries, DeliveryDetails, Inbox
 from billhook.inbox.deliveries import details
 from billhook.posting import HttpPoster, sign
-from billhook.printable import first_line, printable
+from billhook.printable import counted, first_line, printable
 from billhook.receiver.blueprint import webhook_routes
 from billhook.settings import read_secrets_file
 
@@ -270,7 +269,7 @@ class _Forwarder:
             selection.report({**result, "skipped": self.skipped.total(), "stopped_at": self.stopped_at})
             return
         if selection.dry_run:
-            click.echo(f"{delivery_count(total)} would be sent")
+            click.echo(f"{counted(total, 'delivery')} would be sent")
             return
         if not self.is_curl:
             print_answers(self.answers)
@@ -279,8 +278,8 @@ class _Forwarder:
             ]
             duplicates = sum(count for text, count in taken if '"duplicate"' in text)
             results = f"{sum(count for _, count in taken) - duplicates} accepted"
-            results += f", {duplicates} duplicates" if duplicates else ""
-            click.echo(f"{number} of {delivery_count(total)} sent, {results}")
+            results += f", {counted(duplicates, 'duplicate')}" if duplicates else ""
+            click.echo(f"{number} of {counted(total, 'delivery')} sent, {results}")
         for reason, count in self.skipped.items():
             click.echo(f"{count} not sent, {reason}", err=self.is_curl)
         if self.stopped_at is not None:

@@ -19,10 +19,8 @@ from billhook.cli.selection import (
     RATE,
     Selection,
     confirming,
-    delivery_count,
     no_match,
     recording,
-    run_count,
     selecting,
 )
 from billhook.engines.dispatcher import backfill
@@ -35,6 +33,7 @@ from billhook.inbox.deliveries import count, details
 from billhook.inbox.issues import find_issue
 from billhook.inbox.operations import ReplayResult
 from billhook.inbox.operations import replay as replay_these
+from billhook.printable import counted
 from billhook.type_names import is_path
 
 _MOST_TOLD = 20
@@ -123,11 +122,15 @@ def replay(
         done, would = selection.apply(inbox, found, change, ReplayResult()), selection.would
         figures = {"selected": found.total, "replayed": done.deliveries, "reread": done.requeued}
         nothing = _NOTHING_FAILED if handler is None and not all_handlers else _NOTHING_FINISHED
+        told = [
+            f"{counted(done.runs, 'run')} {would}due again",
+            f"{counted(done.requeued, 'delivery')} {would}parsed again",
+        ]
+        if done.added:
+            told.append(f"{counted(done.added, 'delivery')} {would}handled for the first time")
         selection.report(
             {**figures, "runs": done.runs, "added": done.added},
-            f"{done.deliveries} of {delivery_count(found.total)} {would}replayed: "
-            f"{run_count(done.runs)} {would}due again, {delivery_count(done.requeued)} {would}parsed again"
-            + (f", {delivery_count(done.added)} {would}handled for the first time" if done.added else ""),
+            f"{done.deliveries} of {counted(found.total, 'delivery')} {would}replayed: {', '.join(told)}",
             "" if done.deliveries else nothing,
         )
         if not selection.as_json:

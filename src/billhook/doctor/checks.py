@@ -48,6 +48,7 @@ from billhook.errors import BillhookError
 from billhook.inbox.conditions import CONDITIONS
 from billhook.inbox.diagnosis import inbox_facts
 from billhook.inbox.facts import SqliteFacts
+from billhook.printable import counted
 from billhook.receiver.blueprint import webhook_routes
 
 _MIB = 1024 * 1024
@@ -66,7 +67,7 @@ def secret_files_text(setup: Setup) -> str:
 def sources_text(setup: Setup) -> str:
     """Return the schemes of the sources, with how many secrets they have."""
     return "; ".join(
-        f"{one.name}: {one.scheme.name}, {_counted(len(one.secrets), 'secret')}"
+        f"{one.name}: {one.scheme.name}, {counted(len(one.secrets), 'secret')}"
         for one in setup.load_sources()
     )
 
@@ -91,7 +92,7 @@ def retention_text(setup: Setup) -> str:
 
 def refusals_text(setup: Setup) -> str:
     """Return how many requests were refused."""
-    return f"{_counted(sum(setup.overview.refused.values()), 'request')} refused in 24 hours"
+    return f"{counted(sum(setup.overview.refused.values()), 'request')} refused in 24 hours"
 
 
 def workers_text(setup: Setup) -> str:
@@ -99,7 +100,7 @@ def workers_text(setup: Setup) -> str:
     alive = [one.seen_at for one in setup.overview.workers if one.alive]
     if not alive:
         return "handlers run within the requests"
-    return f"{_counted(len(alive), 'worker')}, seen {format_ago(max(alive), setup.inbox_now)}"
+    return f"{counted(len(alive), 'worker')}, seen {format_ago(max(alive), setup.inbox_now)}"
 
 
 def server_clock_text(setup: Setup) -> str:
@@ -111,12 +112,12 @@ def server_clock_text(setup: Setup) -> str:
 
 def conditions_text(_: Setup) -> str:
     """Return how many conditions were judged."""
-    return f"{_counted(len(CONDITIONS), 'condition')} judged: none of them holds for the set-up"
+    return f"{counted(len(CONDITIONS), 'condition')} judged: none of them holds for the set-up"
 
 
 def payloads_text(setup: Setup) -> str:
     """Return how many deliveries were looked at."""
-    return f"the models list all that the newest {_counted(len(setup.sample), 'delivery', 'deliveries')} have"
+    return f"the models list all that the newest {counted(len(setup.sample), 'delivery')} have"
 
 
 def clock_text(setup: Setup) -> str:
@@ -126,10 +127,6 @@ def clock_text(setup: Setup) -> str:
         return "no delivery says when it was signed"
     seconds = max(0.0, min(ages).total_seconds())
     return f"a delivery comes {format_duration(seconds)} after it is signed, at the least"
-
-
-def _counted(number: int, one: str, more: str = "") -> str:
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
 Runner = Literal["doctor", "page", "check"]

@@ -94,28 +94,6 @@ def test_a_dry_run_as_another_type_changes_nothing(run, books, where):
     assert value(where, "SELECT count(*) FROM delivery WHERE sent_as IS NULL") == 3
 
 
-def test_replay_of_a_conflict_reports_invalid_arguments(run, books, where):
-    first, genuine, untyped = map(str, ids(where))
-    run("deliveries", "replay", genuine, "--yes")
-    books.go_on()
-
-    told = {
-        "has no event type: give one with --as TYPE": [untyped],
-        "was already handled as PaymentFailed: --as applies only before any handler has run": [
-            genuine,
-            "--as",
-            "Overage",
-        ],
-        "unknown event type 'PaymentFaild': did you mean PaymentFailed": [first, "--as", "PaymentFaild"],
-        "--as applies only before any handler has run: leave": [first, "--as", "Overage", "--all-handlers"],
-        "give ids or filters, not both": [first, "--conflicts"],
-    }
-
-    for text, arguments in told.items():
-        result = run("deliveries", "replay", *arguments, "--yes")
-        assert (result.exit_code != 0, text in result.output) == (True, True), result.output
-
-
 def test_conflicts_are_given_up_together_and_what_they_contradict_is_not(run, books, where):
     first, genuine, untyped = ids(where)
 

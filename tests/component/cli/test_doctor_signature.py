@@ -292,17 +292,6 @@ def test_files_that_cannot_be_read_are_usage_errors(run, tmp_path, secret_file, 
     assert "cannot be read: Permission denied" in forbidden.stderr
 
 
-def test_a_secret_file_that_others_may_write_is_refused(run, tmp_path, secret_file):
-    file, secret = tmp_path / "request.http", secret_file(TEXT_SECRET)
-    file.write_bytes(raw_request(SIGNED))
-    Path(secret).chmod(0o666)
-
-    result = run("doctor", "signature", "--request", str(file), "--secret-file", secret)
-
-    assert result.exit_code == 2
-    assert "others may write it" in result.stderr
-
-
 def test_it_is_a_command_of_flask_apps_too(app_with, tmp_path, secret_file):
     file = tmp_path / "request.http"
     file.write_bytes(raw_request(SIGNED))

@@ -66,15 +66,6 @@ def test_a_mistyped_command_is_named_where_another_lacks_its_extra(app, monkeypa
     assert "No such command 'statu'. Did you mean 'status'?" in result.stderr
 
 
-def test_a_mistake_is_one_line_there_too(app):
-    result = run(app, "deliveries", "show", "99")
-
-    assert (result.exit_code, result.stderr) == (
-        1,
-        "Error: there is no delivery 99 in this inbox: see `shop billhook deliveries list`\n",
-    )
-
-
 def test_send_without_a_url_posts_to_the_app_itself(app):
     result = run(app, "send", "InvoiceApproved")
 

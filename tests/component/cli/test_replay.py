@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from billhook.inbox import DeliveryFilter, WorkerRecord, deliveries
-from billhook.inbox.operations import replay
 from support.apps import make_app
 from support.inbox_view import rows, value
 from support.postgres import BOTH
@@ -125,16 +124,6 @@ def test_a_dry_run_counts_and_changes_nothing(run, shop, where):
     assert [rows(where, f"SELECT * FROM {table}") for table in tables] == before
 
 
-def test_many_are_replayed_in_batches(shop):
-    inbox = shop.app_state.inbox
-
-    batches = list(deliveries.id_batches(inbox, DeliveryFilter(), batch=3))
-
-    assert batches == [[1, 2, 3], [4]]
-    done = replay(inbox, batches[0], datetime.now(UTC)) + replay(inbox, batches[1], datetime.now(UTC))
-    assert (done.deliveries, done.requeued, done.runs) == (3, 2, 1)
-
-
 def test_replay_waits_for_its_rate_but_not_in_a_dry_run(run, shop, monkeypatch):
     waits = []
     monkeypatch.setattr("billhook.cli.selection.time.sleep", waits.append)
@@ -179,7 +168,7 @@ def test_replay_warns_on_stderr_when_no_worker_was_seen(run, shop):
         plain = run("deliveries", "replay", "2", "--handler", "send", "--yes")
         as_json = run("deliveries", "replay", "1", "--all-handlers", "--json")
 
-        assert plain.stderr == as_json.stderr == f"{what}; start one: billhook worker\n"
+        assert plain.stderr == as_json.stderr == f"{what}; start one: billhook worker FILE\n"
         assert replayed(as_json)["replayed"] == 1
         shop.broken = False
         shop.handle()
