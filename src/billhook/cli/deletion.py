@@ -15,15 +15,7 @@ import click
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress, say
 from billhook.cli.params import FiniteNumber, flag, string
-from billhook.cli.selection import (
-    Found,
-    Selection,
-    confirm,
-    confirming,
-    in_batches,
-    recording,
-    selecting,
-)
+from billhook.cli.selection import Found, Selection, confirm, confirming, in_batches, recording, selecting
 from billhook.events.inspection import names_customer, search_parts
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.deliveries import count, page

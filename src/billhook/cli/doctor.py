@@ -19,14 +19,7 @@ from typing import Any
 import click
 
 from billhook.cli.capture import RawRequest, parse_request
-from billhook.cli.context import (
-    environment,
-    handlers_argument,
-    load_app,
-    load_settings,
-    open_inbox,
-    user_app,
-)
+from billhook.cli.context import environment, handlers_argument, load_app, load_settings, open_inbox, user_app
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable
 from billhook.cli.params import TIME, DefaultGroup, as_json, existing_file, integer, string
@@ -46,11 +39,7 @@ from billhook.signing.source import DEFAULT_SOURCE, TYPE_HEADER, Source
 from billhook.type_names import ANY_TYPE_NAME
 
 
-@click.group(
-    cls=DefaultGroup,
-    default="examine",
-    subcommand_metavar="[HANDLERS]... | signature [ARGS]...",
-)
+@click.group(cls=DefaultGroup, default="examine", subcommand_metavar="[HANDLERS]... | signature [ARGS]...")
 def doctor() -> None:
     """Examine options, secrets, inbox, handlers, gunicorn's settings and a sample of stored deliveries.
 

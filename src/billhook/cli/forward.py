@@ -23,15 +23,7 @@ import click
 from billhook.cli.context import open_inbox, user_app
 from billhook.cli.output import print_json_line, progress, say, took
 from billhook.cli.params import existing_file, flag, is_local
-from billhook.cli.selection import (
-    RATE,
-    Found,
-    Selection,
-    confirm,
-    confirming,
-    recording,
-    selecting,
-)
+from billhook.cli.selection import RATE, Found, Selection, confirm, confirming, recording, selecting
 from billhook.cli.send import SCHEME, TIMEOUT, parse_target, print_answers, signing_settings
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.extension import configured_scheme
@@ -47,10 +39,7 @@ _MOST_ANSWERS = 50
 """How many different answers are counted one by one; a receiver's answers may all differ."""
 _LONGEST_ARGUMENT = 100_000
 """Bytes of a body in an argument of curl: Linux refuses one of 128 KiB."""
-NO_BODY = {
-    "pruned": "past its retention: only the key is left",
-    "erased": "erased: only the key is left",
-}
+NO_BODY = {"pruned": "past its retention: only the key is left", "erased": "erased: only the key is left"}
 """By the state of a delivery, why there is nothing to send."""
 _AWAY = (None, 502, 503, 504)
 """The answers of a receiver, or of a proxy before it, that is not there now."""

@@ -14,15 +14,7 @@ from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, printable, say_paused
 from billhook.cli.params import DELIVERY_ID, TEXT, as_json, flag, string
-from billhook.cli.selection import (
-    MOST_FILTERS,
-    RATE,
-    Selection,
-    confirming,
-    no_match,
-    recording,
-    selecting,
-)
+from billhook.cli.selection import MOST_FILTERS, RATE, Selection, confirming, no_match, recording, selecting
 from billhook.engines.dispatcher import backfill
 from billhook.engines.resend import find_handler
 from billhook.engines.resend import resend as resend_this
@@ -72,11 +64,7 @@ _NOTHING_FAILED = (
 @RATE
 @confirming
 def replay(
-    selection: Selection,
-    handler: str | None,
-    as_type: str | None,
-    type_field: str | None,
-    all_handlers: bool,
+    selection: Selection, handler: str | None, as_type: str | None, type_field: str | None, all_handlers: bool
 ) -> None:
     """Handle deliveries again: those given by ID, or those that the options select.
 

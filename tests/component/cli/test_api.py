@@ -10,20 +10,8 @@ import pytest
 from click.testing import Result
 from werkzeug import Response
 
-from billhook.resources import (
-    Aggregation,
-    Invoice,
-    Plan,
-    sample,
-)
-from support.billing_service import (
-    BROKEN,
-    CLIENT_ID,
-    REFRESH_TOKEN,
-    REFUSED,
-    answered,
-    error,
-)
+from billhook.resources import Aggregation, Invoice, Plan, sample
+from support.billing_service import BROKEN, CLIENT_ID, REFRESH_TOKEN, REFUSED, answered, error
 
 
 @pytest.fixture

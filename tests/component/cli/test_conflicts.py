@@ -73,10 +73,7 @@ def test_a_delivery_is_read_as_the_type_that_an_operator_names(run, books, where
     run("deliveries", "replay", str(first), "--as", "InvoiceApproved", "--yes")
     run("deliveries", "replay", str(untyped), "--as", "PaymentFailed", "--yes")
 
-    assert books.go_on() == [
-        ("InvoiceApproved", "default:msg_1"),
-        ("PaymentFailed", "default:msg_1,-"),
-    ]
+    assert books.go_on() == [("InvoiceApproved", "default:msg_1"), ("PaymentFailed", "default:msg_1,-")]
     query = "SELECT event_type, sent_as FROM delivery WHERE id IN (?, ?) ORDER BY id"
     assert rows(where, query, first, untyped) == [
         ("InvoiceApproved", "InvoiceApproved"),
