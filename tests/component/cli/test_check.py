@@ -11,8 +11,6 @@ import threading
 from datetime import UTC, datetime
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from flask import Flask, Response, abort, redirect, request
 from flask_wtf.csrf import CSRFProtect
 from werkzeug.exceptions import NotFound
@@ -28,6 +26,7 @@ from billhook.signing import TimestampedRSA
 from support.apps import deliver, inbox_file
 from support.inbox_view import open_inbox, rows
 from support.signing import PATH, SECRET, signed
+from support.signing_cases import rsa_pems
 from support.timeouts import scaled
 
 
@@ -362,12 +361,7 @@ def test_check_of_an_unknown_path_lists_the_receiver_paths(shop):
 
 @pytest.mark.parametrize("as_ids", [False, True])
 def test_check_of_a_source_with_only_public_keys_accepts_401(shop, as_ids):
-    public = (
-        rsa.generate_private_key(65537, 2048)
-        .public_key()
-        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-        .decode()
-    )
+    _, public = rsa_pems("case")
     scheme = TimestampedRSA(key_id_header="X-Key") if as_ids else TimestampedRSA()
     app = shop(sources=[Source("eu", scheme=scheme, secrets=[{"a": public} if as_ids else public])])
 

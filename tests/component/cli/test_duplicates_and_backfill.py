@@ -42,16 +42,8 @@ def runs(path, handler):
 
 
 def test_deliveries_are_handed_to_a_handler_that_is_newer(run, filled):
-    result = run(
-        "deliveries",
-        "replay",
-        "--type",
-        "InvoiceApproved",
-        "--handler",
-        "audit",
-        "--yes",
-        HANDLERS="newer.py",
-    )
+    selection = ("--type", "InvoiceApproved", "--handler", "audit")
+    result = run("deliveries", "replay", *selection, "--yes", HANDLERS="newer.py")
 
     assert result.exit_code == 0, result.output
     assert (

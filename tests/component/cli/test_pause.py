@@ -77,19 +77,12 @@ def test_handlers_names_what_waits_for_a_handler_that_is_not_there(run, shop, tm
 def test_deliveries_of_a_paused_handler_have_a_state_of_their_own(run, shop):
     listed = json.loads(run("deliveries", "list", "--json").stdout)
     assert {one["id"]: one["standing"] for one in listed} == {1: "paused", 2: "done"}
-    runs = {one["handler"]: one for one in listed[1]["runs"]}
-    assert (runs["book"]["paused"], runs["book"]["due_at"]) == (True, None)
-    assert not runs["note"]["paused"]
+    assert {(one["handler"], one["paused"]) for one in listed[1]["runs"]} == {("book", True), ("note", False)}
     for state, ids in (("paused", [1]), ("waiting", []), ("retrying", []), ("running", [])):
         found = json.loads(run("deliveries", "list", "--json", "--state", state).stdout)
         assert [one["id"] for one in found] == ids
 
-    assert "PAUSED: book since " in run("deliveries", "list").stderr
-    shown = run("deliveries", "show", "1")
-    assert "delivery 1: InvoiceApproved, paused" in shown.stdout
-    assert "PAUSED: book since " in shown.stderr
     assert "PAUSED" not in run("deliveries", "show", "2").stderr
-    assert "PAUSED: book since " in run("deliveries", "replay", "1", "--yes").stderr
     findings = json.loads(run("doctor", "--json").stdout)["findings"]
     (finding,) = [one for one in findings if one["code"] == "handler-paused"]
     assert finding["level"] == "warning"

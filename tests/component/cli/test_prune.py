@@ -43,9 +43,13 @@ def test_prune_prints_its_counts_by_state(run, old, where):
     assert value(where, "SELECT count(*) FROM run") == 0
 
 
-def test_the_setting_is_the_default(run, old, where):
+def test_the_settings_are_the_default(run, old, where):
+    change(where, "UPDATE delivery SET signed_at = NULL WHERE id = 1")
     run("deliveries", "prune", "--yes", RETENTION_DAYS="50")
+    kept = states(where)
+    run("deliveries", "prune", "--yes", RETENTION_DAYS="50", KEY_DAYS="60")
 
+    assert kept[1] == "pruned"  # its key has no signed time
     assert states(where) == {2: "dead", 3: "quarantined", 4: "done"}
     assert (
         "no finished delivery is older than 50 days" in run("deliveries", "prune", RETENTION_DAYS="50").stdout

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from werkzeug.datastructures import Headers
 
 from billhook.cli.send import parse_target
@@ -20,6 +18,7 @@ from billhook.settings import Settings
 from support.processes import until
 from support.receivers import Got, Receiver, hostile, receiving, say
 from support.signing import OTHER_SECRET, SECRET
+from support.signing_cases import rsa_pems
 
 TEXT_SECRET = "a text secret of enough bytes"
 
@@ -70,14 +69,9 @@ def test_send_signs_with_other_schemes(run, receiver, secret_file):
 
 
 def test_rsa_signs_with_the_private_key_of_the_file(run, receiver, secret_file):
-    key = rsa.generate_private_key(65_537, 2_048)
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-
-    path = secret_file(private)
-    result = run(
-        "send", "PingTest", "--to", receiver.url, "--scheme", "timestamped-rsa", "--secret-file", path
-    )
+    private, public = rsa_pems("case")
+    how = ("--scheme", "timestamped-rsa", "--secret-file", secret_file(private))
+    result = run("send", "PingTest", "--to", receiver.url, *how)
 
     assert result.exit_code == 0, result.output
     verify(receiver.got[0], public, SIGNATURE="timestamped-rsa")
