@@ -141,8 +141,8 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
     checks = [*run_checks(setup, "check", path)]
     well = all(found.level in _WELL for _, found in checks)
     if as_json:
-        rows = [{"what": name, "ok": found.level in _WELL, "told": found.line} for name, found in checks]
-        print_json({"ok": well, "checks": rows})
+        told = [{"what": name, "ok": found.level in _WELL, "told": found.line} for name, found in checks]
+        print_json({"ok": well, "checks": told})
     else:
         rows = [
             (found.level if found.level in _WELL else "WRONG", name, found.line) for name, found in checks
