@@ -41,6 +41,12 @@ def first_line(text: str, limit: int = 200) -> str:
     return shown[: limit - 1] + "…"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return the number with its noun: `1 delivery`, `2,000 deliveries`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 class PrintableFormatter(logging.Formatter):
     """Escape records; continuation lines are indented, so that none looks like a record.
 

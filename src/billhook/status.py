@@ -33,11 +33,11 @@ def types_of_models(overview: Overview) -> list[TypeFigures]:
 
 
 def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:
-    """Return what waits for a handler in words: `8,000 limited, 2 running; oldest 3 h ago`."""
+    """Return what waits for a handler in words: `8,000 limited, 2 running; oldest due 3 h ago`."""
     states = ", ".join(
         f"{number_text(number, RUNS_LIMIT)} {state}" for state, number in backlog.states.items() if number
     )
-    oldest = f"oldest {format_ago(backlog.oldest_due_at, now)}" if backlog.oldest_due_at else ""
+    oldest = f"oldest due {format_ago(backlog.oldest_due_at, now)}" if backlog.oldest_due_at else ""
     through = f"through {through_text(backlog, now)}" if backlog.through_at else ""
     return "; ".join(filter(None, (states, oldest, through)))
 

@@ -201,6 +201,6 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
 def say_missing_worker(inbox: Inbox, before: str = "") -> None:
     """Print a hint on stderr, with `before` it, if no worker seems to serve the inbox."""
     own_app = user_app() is not None
-    missing = doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=inbox.now())
+    missing = doctor.missing_worker(inbox, load_settings(), own_app=own_app, now=inbox.now())
     if missing is not None:
         say(f"{before}{missing.what}; {missing.remedy}")

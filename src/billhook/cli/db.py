@@ -15,6 +15,7 @@ from billhook.cli.params import as_json
 from billhook.cli.selection import YES, confirm
 from billhook.errors import ConfigError, SchemaForbidden, SchemaMismatch
 from billhook.inbox.revision import REVISION, any_schema
+from billhook.printable import counted
 from billhook.program import in_program
 
 
@@ -103,7 +104,7 @@ def backup(file: Path) -> None:
             )
         with _pages("backing up") as pages:
             deliveries = inbox.database.back_up(file, pages)
-    click.echo(f"{file}: {deliveries} deliveries")
+    click.echo(f"{file}: {counted(deliveries, 'delivery')}")
 
 
 @db.command(short_help="Put a backup in the place of the inbox.")
@@ -128,7 +129,7 @@ def restore(file: Path, yes: bool) -> None:
             confirm(f"Replace the inbox {place} by {file}?")
         with _pages("restoring") as pages:
             deliveries = inbox.database.restore(file, pages)
-    click.echo(f"{place}: {deliveries} deliveries")
+    click.echo(f"{place}: {counted(deliveries, 'delivery')}")
 
 
 @contextmanager

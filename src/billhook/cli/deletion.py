@@ -15,17 +15,7 @@ import click
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress, say
 from billhook.cli.params import FiniteNumber, flag, string
-from billhook.cli.selection import (
-    Found,
-    Selection,
-    confirm,
-    confirming,
-    delivery_count,
-    in_batches,
-    recording,
-    run_count,
-    selecting,
-)
+from billhook.cli.selection import Found, Selection, confirm, confirming, in_batches, recording, selecting
 from billhook.events.inspection import names_customer, search_parts
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.deliveries import count, page
@@ -34,6 +24,7 @@ from billhook.inbox.operations import discard as discard_these
 from billhook.inbox.operations import erase as erase_these
 from billhook.inbox.retention import PRUNABLE, Cutoffs, PruneResult
 from billhook.inbox.searches import search_bodies
+from billhook.printable import counted
 from billhook.program import in_program
 
 _STATES = ("done", "dead", "quarantined")
@@ -71,8 +62,8 @@ def discard(selection: Selection, reason: str) -> None:
         done = selection.apply(inbox, found, change, DiscardResult())
     selection.report(
         {"selected": found.total, "discarded": done.deliveries, "runs": done.runs, "reason": reason},
-        f"{done.deliveries} of {delivery_count(found.total)} {selection.would}discarded, "
-        f"with {run_count(done.runs)}",
+        f"{done.deliveries} of {counted(found.total, 'delivery')} {selection.would}discarded, "
+        f"with {counted(done.runs, 'run')}",
         "" if done.deliveries else "Nothing to do: they are already done, or past their retention.",
     )
 
@@ -215,13 +206,14 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
             each = (one for batch in found.batches if count(batch).unfinished for one in batch)
             unfinished = islice((one for one in each if count([one]).unfinished), _MOST_NAMED + 1)
             raise CliError(
-                f"{delivery_count(done.unfinished)} of {len(ids)} not finished ({_named([*unfinished])}): "
+                f"{counted(done.unfinished, 'delivery')} of {len(ids)} not finished "
+                f"({_named([*unfinished])}): "
                 "nothing was erased; wait for the handlers, or give them up with --discard"
             )
         if done.deliveries and not selection.dry_run:
             if selection.asks:
                 more = f", and give up {done.discarded} of them that are not finished"
-                question = f"Erase {delivery_count(done.deliveries)} for good"
+                question = f"Erase {counted(done.deliveries, 'delivery')} for good"
                 confirm(f"{question}{more if done.discarded else ''}?")
             done = selection.apply(inbox, found, change, EraseResult())
             clean = empty_log(inbox)
@@ -246,12 +238,12 @@ def _of_customer(inbox: Inbox, customer: str, selection: Selection) -> tuple[Fou
     bounded = selection.bounded(inbox)
     if bounded.search is None:
         indexed = count(inbox, replace(bounded, search=customer))
-        say(f"the index finds {delivery_count(indexed)} with this id; reading all bodies")
+        say(f"the index finds {counted(indexed, 'delivery')} with this id; reading all bodies")
     # All, even of types whose customer the index has: any body may name another in a field that its type does
     # not list, and the value in the index may be the id of something else.
     with progress("searching", count(inbox, bounded)) as steps:
         search = search_bodies(inbox, bounded, search_parts(customer), examine, steps)
-    say(f"searched {delivery_count(search.searched)}: {len(search.found)} of this customer")
+    say(f"searched {counted(search.searched, 'delivery')}: {len(search.found)} of this customer")
     which = " ".join(filter(None, ["--customer …", selection.filter.as_options]))
     return Found([search.found], len(search.found), which), search.unsure
 
@@ -268,14 +260,14 @@ def _report_erased(
     figures = {"selected": total, "erased": done.deliveries, "discarded": done.discarded, "unfinished": left}
     selection.report(
         {**figures, "unreadable": unsure, "log_emptied": clean},
-        f"{done.deliveries} of {delivery_count(total)} {would}erased{discarded}",
+        f"{done.deliveries} of {counted(total, 'delivery')} {would}erased{discarded}",
         f"{left} not erased: not finished; --discard gives their handlers up" if left else "",
     )
     if selection.as_json:
         return
     if unsure:
         say(
-            f"{delivery_count(len(unsure))} not erased: not readable or without a type, but with the id "
+            f"{counted(len(unsure), 'delivery')} not erased: not readable or without a type, but with the id "
             f"({_named(unsure)}): look with {in_program('`billhook deliveries show ID`')}, and erase by id"
         )
     if not clean:

@@ -27,7 +27,7 @@ from billhook.cli.output import (
     say_paused,
     took,
 )
-from billhook.cli.params import DELIVERY_ID, as_json, flag, moment, paged
+from billhook.cli.params import DELIVERY_ID, ShowGroup, as_json, flag, moment, paged
 from billhook.cli.replay import replay, resend
 from billhook.cli.selection import Selection, no_match, recording, selecting
 from billhook.clock import format_time
@@ -108,7 +108,7 @@ def _print_line(one: DeliveryDetails, *, as_json: bool) -> None:
     click.echo("  ".join([*padded, *about]) + conflict)
 
 
-@click.group()
+@click.group(cls=ShowGroup)
 def deliveries() -> None:
     """List, follow, show, replay, resend, forward, discard, export, prune and erase deliveries.
 

@@ -19,14 +19,7 @@ from typing import Any
 import click
 
 from billhook.cli.capture import RawRequest, parse_request
-from billhook.cli.context import (
-    environment,
-    handlers_argument,
-    load_app,
-    load_settings,
-    open_inbox,
-    user_app,
-)
+from billhook.cli.context import environment, handlers_argument, load_app, load_settings, open_inbox, user_app
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable
 from billhook.cli.params import TIME, DefaultGroup, as_json, existing_file, integer, string
@@ -46,11 +39,7 @@ from billhook.signing.source import DEFAULT_SOURCE, TYPE_HEADER, Source
 from billhook.type_names import ANY_TYPE_NAME
 
 
-@click.group(
-    cls=DefaultGroup,
-    default="examine",
-    subcommand_metavar="[HANDLERS]... | signature [ARGS]...",
-)
+@click.group(cls=DefaultGroup, default="examine", subcommand_metavar="[HANDLERS]... | signature [ARGS]...")
 def doctor() -> None:
     """Examine options, secrets, inbox, handlers, gunicorn's settings and a sample of stored deliveries.
 
@@ -68,10 +57,9 @@ def doctor() -> None:
 
 @doctor.command("examine", hidden=True)
 @handlers_argument
-@click.option(
-    "--gunicorn", "gunicorn_file", metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="gunicorn's settings file, which is executed. Default: ./gunicorn.conf.py, if there is one.",
+@existing_file(
+    "--gunicorn", "gunicorn_file", metavar="FILE", path_type=Path,
+    told="gunicorn's settings file, which is executed. Default: ./gunicorn.conf.py, if there is one.",
 )  # fmt: skip
 @integer(
     "--sample", 0, 100_000, 1_000,
@@ -125,6 +113,10 @@ def _print(findings: Sequence[Finding]) -> None:
     click.echo(", ".join(f"{count} {level}{'s' if count > 1 else ''}" for level, count in counted.items()))
 
 
+_WELL = ("ok", "note")
+"""The levels of what is not wrong; a note may say that something was not examined."""
+
+
 @click.command()
 @handlers_argument
 @string("--path", "PATH", "The path that the service posts to. Default: every receiver path of the app.")
@@ -146,15 +138,15 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
       billhook check billing.py --json
     """
     setup = Setup.of_app(load_app(environment(handlers)))
-    checks = [
-        {"what": name, "ok": found.level in ("ok", "note"), "told": found.line}
-        for name, found in run_checks(setup, "check", path)
-    ]
-    well = all(check["ok"] for check in checks)
+    checks = [*run_checks(setup, "check", path)]
+    well = all(found.level in _WELL for _, found in checks)
     if as_json:
-        print_json({"ok": well, "checks": checks})
+        told = [{"what": name, "ok": found.level in _WELL, "told": found.line} for name, found in checks]
+        print_json({"ok": well, "checks": told})
     else:
-        rows = [("ok" if check["ok"] else "WRONG", check["what"], check["told"]) for check in checks]
+        rows = [
+            (found.level if found.level in _WELL else "WRONG", name, found.line) for name, found in checks
+        ]
         print_table(("", "checked", "found"), rows, whole=["", "checked"])
     if not well:
         sys.exit(1)
@@ -172,13 +164,12 @@ _MAX_FILE_BYTES = 32 * 1024 * 1024
 
 
 @doctor.command(short_help="Find the signature scheme of a captured request.")
-@click.option(
-    "--request", "request_file", required=True, metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A raw HTTP request, head and body, as `billhook capture` records it.",
+@existing_file(
+    "--request", "request_file", required=True, metavar="FILE", path_type=Path,
+    told="A raw HTTP request, head and body, as `billhook capture` records it.",
 )  # fmt: skip
 @existing_file(
-    "--secret-file", "A file with the secret, or several, newest first. Default: BILLHOOK_SECRETS."
+    "--secret-file", told="A file with the secret, or several, newest first. Default: BILLHOOK_SECRETS."
 )
 @click.option(
     "--at", "captured_at", type=TIME,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from shlex import quote
@@ -18,7 +18,7 @@ from billhook.cli.selection import recording
 from billhook.clock import format_ago, format_time, parse_duration
 from billhook.engines.watch import Watch
 from billhook.inbox import Inbox
-from billhook.inbox.actions import issues_acted_on, list_actions
+from billhook.inbox.actions import Action, issues_acted_on, list_actions
 from billhook.inbox.conditions import condition_of
 from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import (
@@ -42,7 +42,7 @@ _ids = click.argument("ids", type=TEXT, nargs=-1, required=True, metavar="ISSUE.
 _reason = string("--reason", "TEXT", "The reason, shown wherever the issue is.")
 
 
-@click.group(cls=DefaultGroup, default="list", subcommand_metavar="[OPTIONS] | COMMAND [ARGS]...")
+@click.group(cls=DefaultGroup, default="list", subcommand_metavar="| COMMAND [ARGS]...")
 def failures() -> None:
     """List what is wrong (the default): failures by their bug, dead runs, quarantine, workers that are gone.
 
@@ -360,6 +360,7 @@ def actions(since: datetime | None, limit: int, after: int | None, as_json: bool
     with open_inbox() as inbox:
         found = list_actions(inbox, limit + 1, after, since)
         issues = {} if as_json else issues_acted_on(inbox, found)
+        paused = {one.name: one.why for one in inbox.paused_handlers()}
     shown = found[:limit]
     if as_json:
         print_json([asdict(one) for one in shown])
@@ -370,9 +371,19 @@ def actions(since: datetime | None, limit: int, after: int | None, as_json: bool
     columns = ("id", "at (UTC)", "who", "what", "deliveries", "which")
     rows = [
         (one.id, f"{format_time(one.at)}", one.who, one.what, one.deliveries,
-         f"{one.which} ({issues[one.id][1]})" if one.id in issues else one.which)
+         f"{one.which} ({about})" if (about := _about_action(one, issues, paused)) else one.which)
         for one in shown
     ]  # fmt: skip
     print_table(columns, rows, whole=columns[:5])
     if len(found) > limit:
         say(f"More: add --after {shown[-1].id}")
+
+
+def _about_action(
+    one: Action, issues: Mapping[int, tuple[str, str]], paused: Mapping[str, str | None]
+) -> str | None:
+    """Return the title of the action's issue, or why the handler that it paused is paused now."""
+    if one.id in issues:
+        return issues[one.id][1]
+    why = paused.get(one.which) if one.what == "pause" else None
+    return why and f"paused now: {why}"

@@ -23,23 +23,14 @@ import click
 from billhook.cli.context import open_inbox, user_app
 from billhook.cli.output import print_json_line, progress, say, took
 from billhook.cli.params import existing_file, flag, is_local
-from billhook.cli.selection import (
-    RATE,
-    Found,
-    Selection,
-    confirm,
-    confirming,
-    delivery_count,
-    recording,
-    selecting,
-)
+from billhook.cli.selection import RATE, Found, Selection, confirm, confirming, recording, selecting
 from billhook.cli.send import SCHEME, TIMEOUT, parse_target, print_answers, signing_settings
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.extension import configured_scheme
 from billhook.inbox import Deliveries, DeliveryDetails, Inbox
 from billhook.inbox.deliveries import details
 from billhook.posting import HttpPoster, sign
-from billhook.printable import first_line, printable
+from billhook.printable import counted, first_line, printable
 from billhook.receiver.blueprint import webhook_routes
 from billhook.settings import read_secrets_file
 
@@ -48,10 +39,7 @@ _MOST_ANSWERS = 50
 """How many different answers are counted one by one; a receiver's answers may all differ."""
 _LONGEST_ARGUMENT = 100_000
 """Bytes of a body in an argument of curl: Linux refuses one of 128 KiB."""
-NO_BODY = {
-    "pruned": "past its retention: only the key is left",
-    "erased": "erased: only the key is left",
-}
+NO_BODY = {"pruned": "past its retention: only the key is left", "erased": "erased: only the key is left"}
 """By the state of a delivery, why there is nothing to send."""
 _AWAY = (None, 502, 503, 504)
 """The answers of a receiver, or of a proxy before it, that is not there now."""
@@ -270,7 +258,7 @@ class _Forwarder:
             selection.report({**result, "skipped": self.skipped.total(), "stopped_at": self.stopped_at})
             return
         if selection.dry_run:
-            click.echo(f"{delivery_count(total)} would be sent")
+            click.echo(f"{counted(total, 'delivery')} would be sent")
             return
         if not self.is_curl:
             print_answers(self.answers)
@@ -279,8 +267,8 @@ class _Forwarder:
             ]
             duplicates = sum(count for text, count in taken if '"duplicate"' in text)
             results = f"{sum(count for _, count in taken) - duplicates} accepted"
-            results += f", {duplicates} duplicates" if duplicates else ""
-            click.echo(f"{number} of {delivery_count(total)} sent, {results}")
+            results += f", {counted(duplicates, 'duplicate')}" if duplicates else ""
+            click.echo(f"{number} of {counted(total, 'delivery')} sent, {results}")
         for reason, count in self.skipped.items():
             click.echo(f"{count} not sent, {reason}", err=self.is_curl)
         if self.stopped_at is not None:

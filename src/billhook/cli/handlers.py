@@ -31,11 +31,7 @@ from billhook.status import backlog_text
 UNKNOWN = "(unknown types)"
 
 
-@click.group(
-    cls=DefaultGroup,
-    default="list",
-    subcommand_metavar="[HANDLERS]... | COMMAND [ARGS]...",
-)
+@click.group(cls=DefaultGroup, default="list", subcommand_metavar="[HANDLERS]... | COMMAND [ARGS]...")
 def handlers() -> None:
     """List the handlers (the default), pause one, or resume it.
 

@@ -98,9 +98,10 @@ def moment(name: str, told: str, then: str = "", **more: Any) -> Callable[[FC], 
     return click.option(name, type=TIME, help=f"{told}: an age (2h, 7d) or ISO 8601{then}.", **more)
 
 
-def existing_file(name: str, told: str, **more: Any) -> Callable[[FC], FC]:
+def existing_file(*names: str, told: str, path_type: type | None = None, **more: Any) -> Callable[[FC], FC]:
     """Return an option for the path of a file."""
-    return click.option(name, type=click.Path(exists=True, dir_okay=False), help=told, **more)
+    kind = click.Path(exists=True, dir_okay=False, path_type=path_type)
+    return click.option(*names, type=kind, help=told, **more)
 
 
 def integer(name: str, least: int, most: int, default: int, told: str) -> Callable[[FC], FC]:
@@ -116,7 +117,18 @@ def paged(what: str, many: str, kind: click.ParamType) -> Callable[[FC], FC]:  #
     return lambda command: limit(click.option("--after", type=kind, metavar="ID", help=text)(command))
 
 
-class DefaultGroup(click.Group):
+class ShowGroup(click.Group):
+    """A group with a command `show`, which an error names where an id was given without a command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if "show" in self.commands and re.fullmatch("[0-9a-f]*[0-9][0-9a-f]*", args[0]):
+            ctx.fail(in_program(f"{args[0]} is no command: write `billhook {self.name} show {args[0]}`"))
+        return super().resolve_command(ctx, args)
+
+
+class DefaultGroup(ShowGroup):
     """A group whose command `default` need not be named: `billhook handlers myshop/billing.py`."""
 
     def __init__(self, *args: Any, default: str, **more: Any) -> None:
@@ -124,7 +136,10 @@ class DefaultGroup(click.Group):
         self.default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        # A word is a command, or an argument of the default command if that takes any.
+        takes_words = any(isinstance(each, click.Argument) for each in self.commands[self.default].params)
+        words = {*self.commands, *ctx.help_option_names}
+        named = bool(args) and (args[0] in words or not (takes_words or args[0].startswith("-")))
         return super().parse_args(ctx, args if named else [self.default, *args])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -15,10 +15,10 @@ from billhook.cli.api_calls import open_client
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress, say
 from billhook.cli.params import TIME, as_json, flag, moment
-from billhook.cli.selection import delivery_count
 from billhook.clock import format_time
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import count, page
+from billhook.printable import counted
 
 if TYPE_CHECKING:
     from billhook.reconcile import DeliveredEvents, MissingEvent, Reconciliation
@@ -143,7 +143,7 @@ def _check_what_is_left(inbox: Inbox, period: Any, *, inject: bool) -> None:
     number = count(inbox, DeliveryFilter(state="erased", since=period.since))
     if not number:
         return
-    said = f"{delivery_count(number)} of this range {'was' if number == 1 else 'were'} erased"
+    said = f"{counted(number, 'delivery')} of this range {'was' if number == 1 else 'were'} erased"
     if inject:
         raise CliError(
             f"{said}: --inject would store what the service still has of them; give a --since after that, or "
@@ -180,9 +180,10 @@ def _print(comparison: Reconciliation, missing: Sequence[MissingEvent], stored: 
             for one in missing
         ]
         print_table(columns, rows, whole=columns[:5])
-    checked = ", ".join(f"{number} {kind}" for kind, number in sorted(comparison.checked.items()))
-    found = "1 event has" if len(missing) == 1 else f"{len(missing)} events have"
-    click.echo(f"{found} no delivery; compared: {checked or 'nothing in this range'}")
+    checked = ", ".join(counted(number, kind[:-1]) for kind, number in sorted(comparison.checked.items()))
+    have = "has" if len(missing) == 1 else "have"
+    compared = checked or "nothing in this range"
+    click.echo(f"{counted(len(missing), 'event')} {have} no delivery; compared: {compared}")
     for event_type, number in sorted(Counter(one.event_type for one in missing).items()):
         click.echo(f"  {event_type}: {number}")
     makeable = sum(one.event is not None for one in missing)
@@ -203,11 +204,11 @@ def _notes(
             "to, name the others with --type"
         )
     if number := unchecked["invoices"]:
-        yield f"not compared, changed after the range: {number} invoices"
+        yield f"not compared, changed after the range: {counted(number, 'invoice')}"
     if number := unchecked["credits"]:
-        yield f"not compared: credits of {number} customers, which the service refuses"
+        yield f"not compared: credits of {counted(number, 'customer')}, which the service refuses"
     if number := unchecked["customers"]:
         yield (
-            f"not compared: {number} customers that no delivery tells of; --read-customers reads "
+            f"not compared: {counted(number, 'customer')} that no delivery tells of; --read-customers reads "
             "when they were created"
         )

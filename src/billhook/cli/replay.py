@@ -14,17 +14,7 @@ from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, printable, say_paused
 from billhook.cli.params import DELIVERY_ID, TEXT, as_json, flag, string
-from billhook.cli.selection import (
-    MOST_FILTERS,
-    RATE,
-    Selection,
-    confirming,
-    delivery_count,
-    no_match,
-    recording,
-    run_count,
-    selecting,
-)
+from billhook.cli.selection import MOST_FILTERS, RATE, Selection, confirming, no_match, recording, selecting
 from billhook.engines.dispatcher import backfill
 from billhook.engines.resend import find_handler
 from billhook.engines.resend import resend as resend_this
@@ -35,6 +25,7 @@ from billhook.inbox.deliveries import count, details
 from billhook.inbox.issues import find_issue
 from billhook.inbox.operations import ReplayResult
 from billhook.inbox.operations import replay as replay_these
+from billhook.printable import counted
 from billhook.type_names import is_path
 
 _MOST_TOLD = 20
@@ -73,11 +64,7 @@ _NOTHING_FAILED = (
 @RATE
 @confirming
 def replay(
-    selection: Selection,
-    handler: str | None,
-    as_type: str | None,
-    type_field: str | None,
-    all_handlers: bool,
+    selection: Selection, handler: str | None, as_type: str | None, type_field: str | None, all_handlers: bool
 ) -> None:
     """Handle deliveries again: those given by ID, or those that the options select.
 
@@ -123,11 +110,15 @@ def replay(
         done, would = selection.apply(inbox, found, change, ReplayResult()), selection.would
         figures = {"selected": found.total, "replayed": done.deliveries, "reread": done.requeued}
         nothing = _NOTHING_FAILED if handler is None and not all_handlers else _NOTHING_FINISHED
+        told = [
+            f"{counted(done.runs, 'run')} {would}due again",
+            f"{counted(done.requeued, 'delivery')} {would}parsed again",
+        ]
+        if done.added:
+            told.append(f"{counted(done.added, 'delivery')} {would}handled for the first time")
         selection.report(
             {**figures, "runs": done.runs, "added": done.added},
-            f"{done.deliveries} of {delivery_count(found.total)} {would}replayed: "
-            f"{run_count(done.runs)} {would}due again, {delivery_count(done.requeued)} {would}parsed again"
-            + (f", {delivery_count(done.added)} {would}handled for the first time" if done.added else ""),
+            f"{done.deliveries} of {counted(found.total, 'delivery')} {would}replayed: {', '.join(told)}",
             "" if done.deliveries else nothing,
         )
         if not selection.as_json:

@@ -42,7 +42,7 @@ _CALL_TIMEOUT_SECONDS = 90.0
     default="sandbox", show_default=True,
 )  # fmt: skip
 @flag("--new-token", told="Create a new API token; the previous one becomes invalid.")
-@existing_file("--secret-file", f"{FILE_TO_SIGN_WITH}, or a random one.")
+@existing_file("--secret-file", told=f"{FILE_TO_SIGN_WITH}, or a random one.")
 @flag("--allow-private", told="Also deliver to loopback and private addresses.")
 @click.option(
     "--seed", type=click.Choice(["demo"]), help="Start with example customers, contracts and meters."

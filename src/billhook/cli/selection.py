@@ -26,6 +26,7 @@ from billhook.inbox.filters import FILTERS, SHOWN_STATES, STATES
 from billhook.inbox.issues import find_issue, of_issue
 from billhook.inbox.operations import DiscardResult, EraseResult, ReplayResult
 from billhook.inbox.search_scope import read_scope
+from billhook.printable import counted
 from billhook.program import in_program
 
 _SEARCH_LIMIT = 100_000
@@ -38,9 +39,9 @@ _LIMIT = click.option(
 _STATE = click.Choice(STATES, case_sensitive=False)
 _STATE_METAVAR = f"[{'|'.join(SHOWN_STATES)}]"
 MOST_FILTERS = tuple(name for name in FILTERS if name != "twins")
-_IDS = click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
+_IDS = click.argument("ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
 
-_HOW = ("delivery_ids", "dry_run", "yes", "as_json", "rate")
+_HOW = ("ids", "dry_run", "yes", "as_json", "rate")
 
 Command = Callable[..., None]
 R = TypeVar("R", DiscardResult, EraseResult, ReplayResult)
@@ -59,10 +60,12 @@ def selecting(
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def select(**arguments: Any) -> None:
-            options = {name: arguments.pop(name) for name in names}
-            options["search_limit"] = arguments.pop("search_limit", None)
+            given = {name: value for name in names if (value := arguments.pop(name)) != ()}
+            bound = arguments.pop("search_limit", None)
+            if bound is not None and given["contains"] is None:
+                raise click.UsageError("--search-limit is for --contains TEXT")
             how = {name: arguments.pop(name) for name in _HOW if name in arguments}
-            selection = Selection.of(options, **how)
+            selection = Selection(DeliveryFilter(**given), bound or _SEARCH_LIMIT, **how)
             if ids:
                 selection.check(is_enough=other is not None and arguments[other] is not None)
             command(selection, **arguments)
@@ -116,31 +119,18 @@ class Found(NamedTuple):
 class Selection:
     """Which deliveries a command works on, and how."""
 
-    ids: tuple[int, ...]
     filter: DeliveryFilter
     search_limit: int
-    dry_run: bool
-    asks: bool
-    as_json: bool
-    rate: float | None
+    ids: tuple[int, ...] = ()
+    dry_run: bool = False
+    yes: bool = False
+    as_json: bool = False
+    rate: float | None = None
 
-    @classmethod
-    def of(
-        cls,
-        options: dict[str, Any],
-        delivery_ids: tuple[int, ...] = (),
-        dry_run: bool = False,
-        yes: bool = False,
-        as_json: bool = False,
-        rate: float | None = None,
-    ) -> Selection:
-        """Make it from the options of filters. Raises UsageError for a limit without a search."""
-        limit = options.pop("search_limit", None)
-        if limit is not None and options.get("contains") is None:
-            raise click.UsageError("--search-limit is for --contains TEXT")
-        asks = not (dry_run or yes or as_json)
-        filters = DeliveryFilter(**{name: value for name, value in options.items() if value != ()})
-        return cls(delivery_ids, filters, limit or _SEARCH_LIMIT, dry_run, asks, as_json, rate)
+    @property
+    def asks(self) -> bool:
+        """Whether the user is asked before something is changed."""
+        return not (self.dry_run or self.yes or self.as_json)
 
     def check(self, *, is_enough: bool) -> None:
         """Raise UsageError unless there are either ids or options, or something else `is_enough`."""
@@ -169,7 +159,7 @@ class Selection:
             if not self.as_json:
                 raise click.exceptions.Exit
         if question and self.asks:
-            confirm(question.format(delivery_count(found.total)))
+            confirm(question.format(counted(found.total, "delivery")))
         if self.rate is None or self.dry_run:
             return found
         return found._replace(batches=paced(found.batches, self.rate))
@@ -187,7 +177,7 @@ class Selection:
             return selected
         number, from_id, received_at = search_bound(inbox, selected, self.search_limit)
         is_full = number == self.search_limit
-        searched = f"searched {'the newest ' if is_full else ''}{delivery_count(number)}"
+        searched = f"searched {'the newest ' if is_full else ''}{counted(number, 'delivery')}"
         if received_at is not None:
             searched += f", back to {format_time(received_at)} UTC"
         say(searched + ("; --search-limit N searches more" if is_full else ""))
@@ -286,16 +276,6 @@ def paced(batches: Iterable[list[int]], rate: float) -> Iterator[list[int]]:
             time.sleep(max(0.0, started + sent / rate - time.monotonic()))
             yield part
             sent += len(part)
-
-
-def delivery_count(number: int) -> str:
-    """Return the number with its noun: `1 delivery`, `2 deliveries`."""
-    return "1 delivery" if number == 1 else f"{number} deliveries"
-
-
-def run_count(number: int) -> str:
-    """Return the number with its noun: `1 run`, `2 runs`."""
-    return "1 run" if number == 1 else f"{number} runs"
 
 
 def no_match(inbox: Inbox, selection: DeliveryFilter) -> str:

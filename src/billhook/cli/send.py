@@ -177,7 +177,7 @@ def choose_signer(
     type=click.File("rb"),
     help="Send this file unchanged instead of a sample; - reads stdin.",
 )
-@existing_file("--secret-file", f"{FILE_TO_SIGN_WITH}.")
+@existing_file("--secret-file", told=f"{FILE_TO_SIGN_WITH}.")
 @integer("--count", 1, 1_000_000, 1, "How many times to send.")
 @SCHEME
 @click.option("--id", "message_id", help="The delivery's id, if the scheme signs one. Default: random.")

@@ -26,13 +26,7 @@ from typing import NoReturn
 import click
 from flask import Flask
 
-from billhook.cli.context import (
-    flask_arguments,
-    handlers_argument,
-    load_app,
-    user_app,
-    worker_environment,
-)
+from billhook.cli.context import flask_arguments, handlers_argument, load_app, user_app, worker_environment
 from billhook.cli.handlers import require_all_handled
 from billhook.cli.heartbeat import HeartbeatSender, start_watchdog
 from billhook.cli.params import (

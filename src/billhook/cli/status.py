@@ -112,6 +112,8 @@ def status(
             click.clear()
             _show(inbox, thresholds, as_json=False, details=details)
             time.sleep(_WATCH_SECONDS)
+            if not sys.stdout.isatty():  # where `clear` does nothing
+                click.echo()
         if _show(inbox, thresholds, as_json=as_json, details=details):
             sys.exit(1)
 
@@ -165,7 +167,7 @@ def _print(inbox: Inbox, overview: Overview, judgement: Judgement) -> None:
 
 
 def _print_backlogs(overview: Overview) -> None:
-    states = [*HandlerBacklog("").states, "oldest", "through"]
+    states = [*HandlerBacklog("").states, "oldest due", "through"]
     rows = [
         (one.name, *(number_text(number, RUNS_LIMIT) if number else "" for number in one.states.values()),
          format_ago(one.oldest_due_at, overview.at), through_text(one, overview.at))
@@ -207,7 +209,7 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
     if backlog.oldest_at is not None:
         age = format_duration((overview.at - backlog.oldest_at).total_seconds())
         oldest = f"{backlog.unread} unread; the oldest waits for {age}"
-    conflicts = f"{number_text(backlog.conflicts)} conflicts" if backlog.conflicts else ""
+    conflicts = f"{number_text(backlog.conflicts)} in conflict" if backlog.conflicts else ""
     causes = ", ".join(f"{cause} {number}" for cause, number in overview.refused.items())
     off = [f"{cause} by {seconds:.0f} s on average" for cause, seconds in overview.refused_seconds.items()]
     alive = [one for one in overview.workers if one.alive]

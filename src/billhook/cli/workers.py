@@ -20,7 +20,7 @@ def workers(as_json: bool) -> None:
     """List the workers of the last day, and what each runs now.
 
     A worker is lost if it was not seen for a minute and did not stop in order: it was killed, crashed, or its
-    machine is gone. Restarts are those of the last day.
+    machine is gone. Restarts are those after a worker that was lost, of the last day.
 
     \b
     Examples:

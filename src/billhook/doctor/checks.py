@@ -47,6 +47,7 @@ from billhook.doctor.probe import send_probe
 from billhook.errors import BillhookError
 from billhook.inbox.conditions import CONDITIONS
 from billhook.inbox.diagnosis import inbox_facts
+from billhook.printable import counted
 from billhook.receiver.blueprint import webhook_routes
 
 
@@ -63,7 +64,7 @@ def secret_files_text(setup: Setup) -> str:
 def sources_text(setup: Setup) -> str:
     """Return the schemes of the sources, with how many secrets they have."""
     return "; ".join(
-        f"{one.name}: {one.scheme.name}, {_counted(len(one.secrets), 'secret')}"
+        f"{one.name}: {one.scheme.name}, {counted(len(one.secrets), 'secret')}"
         for one in setup.load_sources()
     )
 
@@ -85,7 +86,7 @@ def workers_text(setup: Setup) -> str:
     alive = [one.seen_at for one in setup.overview.workers if one.alive]
     if not alive:
         return "handlers run within the requests"
-    return f"{_counted(len(alive), 'worker')}, seen {format_ago(max(alive), setup.inbox_now)}"
+    return f"{counted(len(alive), 'worker')}, seen {format_ago(max(alive), setup.inbox_now)}"
 
 
 def server_clock_text(setup: Setup) -> str:
@@ -102,10 +103,6 @@ def clock_text(setup: Setup) -> str:
         return "no delivery says when it was signed"
     seconds = max(0.0, min(ages).total_seconds())
     return f"a delivery comes {format_duration(seconds)} after it is signed, at the least"
-
-
-def _counted(number: int, one: str, more: str = "") -> str:
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
 Runner = Literal["doctor", "page", "check"]
@@ -143,7 +140,7 @@ CHECKS = (
     Check("paused", about_paused, reads_inbox=True, well=lambda _: "no handler is paused"),
     Check(
         "refusals", about_refusals, reads_inbox=True,
-        well=lambda setup: f"{_counted(sum(setup.overview.refused.values()), 'request')} refused in 24 hours",
+        well=lambda setup: f"{counted(sum(setup.overview.refused.values()), 'request')} refused in 24 hours",
     ),
     Check("worker", about_worker, reads_inbox=True, well=workers_text),
     Check(
@@ -159,7 +156,7 @@ CHECKS = (
     Check(
         "payloads", lambda setup: payload_findings(setup.sample),
         well=lambda setup: "the models list all that the newest "
-        f"{_counted(len(setup.sample), 'delivery', 'deliveries')} have",
+        f"{counted(len(setup.sample), 'delivery')} have",
     ),
     Check("server clock", None, reads_inbox=True, well=server_clock_text),
     Check("clock", lambda setup: clock_findings(setup.sample), well=clock_text),

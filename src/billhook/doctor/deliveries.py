@@ -156,8 +156,8 @@ def about_handlers(setup: Setup) -> Iterator[Finding]:
     elif setup.workers:
         yield Finding(
             "note", "handlers-not-named",
-            f"handlers were not examined: a worker that runs has {setup.workers[0].handlers} of them",
-            "this command was given none",
+            "this command was given no handlers, so none was examined",
+            f"a worker that runs has {setup.workers[0].handlers} of them",
             "name the modules or files, as in `billhook doctor FILE` and `billhook check FILE`",
         )  # fmt: skip
     else:

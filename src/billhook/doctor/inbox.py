@@ -19,6 +19,7 @@ from billhook.printable import printable
 if TYPE_CHECKING:
     from billhook.doctor.examined import Setup
     from billhook.inbox import Inbox
+    from billhook.settings import Settings
 
 _WEB_PROCESSES = 2
 """How many `billhook serve` and the shipped settings of gunicorn start."""
@@ -151,25 +152,26 @@ def about_paused(setup: Setup) -> Iterator[Finding]:
 
 def about_worker(setup: Setup) -> Iterator[Finding]:
     """Ask whether a worker serves the inbox."""
-    missing = missing_worker(setup.inbox, setup.settings.engine, own_app=setup.own_app, now=setup.inbox_now)
+    missing = missing_worker(setup.inbox, setup.settings, own_app=setup.own_app, now=setup.inbox_now)
     if missing is not None:
         yield missing
 
 
-def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> Finding | None:
+def missing_worker(inbox: Inbox, settings: Settings, *, own_app: bool, now: datetime) -> Finding | None:
     """Return the finding that no worker seems to serve the inbox; None if one does."""
-    for _, text in find_no_worker(Facts(inbox, now, engine)):
+    for _, text in find_no_worker(Facts(inbox, now, settings.engine)):
         why, seen_at = "deliveries are stored, and no handler is called", inbox.worker_seen_at()
         if seen_at is not None:
             why = f"the last was seen at {format_time(seen_at)} UTC; {why}"
-        return Finding("warning", "no-worker", text.capitalize(), why, _how_to_start(engine, own_app=own_app))
+        how = _how_to_start(settings, own_app=own_app)
+        return Finding("warning", "no-worker", text.capitalize(), why, how)
     return None
 
 
-def _how_to_start(engine: str, *, own_app: bool) -> str:
-    if engine == "celery":
+def _how_to_start(settings: Settings, *, own_app: bool) -> str:
+    if settings.engine == "celery":
         name = "MODULE:NAME" if own_app else "billhook.standalone:celery"
         return f"start one: celery -A {name} worker"
-    if own_app and engine == "thread":
+    if own_app and settings.engine == "thread":
         return "start the app: its threads start with the first request"
-    return "start one: billhook worker"
+    return "start one: billhook worker" + ("" if own_app or settings.handlers else " FILE")

@@ -41,7 +41,7 @@ class WorkerRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedWorker:
-    """A process that claims runs. `restarts` are those before it in its place, on its host in the last day.
+    """A process that claims runs. `restarts` are those before it in its place that were lost in the last day.
 
     `claimed` is how many runs it has claimed; at most `threads` of them run at once, if that is known. The
     oldest are `runs`.
@@ -104,7 +104,7 @@ def _state(row: Any, now: datetime) -> WorkerState:
 
 
 def _restarts(rows: Sequence[Any]) -> Counter[str]:
-    """Return how many processes were before each in its place, by its owner; `rows` by their start.
+    """Return how many lost processes were before each in its place, by its owner; `rows` by their start.
 
     A process takes the place of one of its engine on its host that ended last before it started.
     """
@@ -120,6 +120,7 @@ def _restarts(rows: Sequence[Any]) -> Counter[str]:
         if before:
             last = max(before, key=lambda one: one["stopped_at"] or one["seen_at"])
             free.remove(last)
-            number[row["owner"]] = number[last["owner"]] + 1
+            # One that stopped in order was no accident: an operator started the next, or a deployment did.
+            number[row["owner"]] = number[last["owner"]] + (last["stopped_at"] is None)
         free.append(row)
     return number

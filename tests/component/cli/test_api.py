@@ -10,20 +10,8 @@ import pytest
 from click.testing import Result
 from werkzeug import Response
 
-from billhook.resources import (
-    Aggregation,
-    Invoice,
-    Plan,
-    sample,
-)
-from support.billing_service import (
-    BROKEN,
-    CLIENT_ID,
-    REFRESH_TOKEN,
-    REFUSED,
-    answered,
-    error,
-)
+from billhook.resources import Aggregation, Invoice, Plan, sample
+from support.billing_service import BROKEN, CLIENT_ID, REFRESH_TOKEN, REFUSED, answered, error
 
 
 @pytest.fixture
@@ -69,22 +57,13 @@ def test_a_list_is_followed_over_its_pages_up_to_the_limit(api, service):
         )
         for number in range(1, 4)
     ]
-    service.answer("GET /invoices", *pages)
+    service.answer("GET /invoices", listed("invoices", *[INVOICE] * 4), *pages)
 
-    result = api("invoices", "list", "--limit", "4", "--json")
+    whole, result = (api("invoices", "list", "--limit", "4", "--json") for _ in range(2))
 
-    assert len(json.loads(result.stdout)) == 4
-    assert result.stderr == "More items exist: raise --limit, which is 4\n"
-    assert service.lines() == ["GET /invoices", "GET /invoices?cursor=c1"]
-
-
-def test_a_full_page_without_more_is_the_end(api, service):
-    service.always("GET /invoices", listed("invoices", *[INVOICE] * 4))
-
-    result = api("invoices", "list", "--limit", "4", "--json")
-
-    assert len(json.loads(result.stdout)) == 4
-    assert result.stderr == ""
+    assert [len(json.loads(each.stdout)) for each in (result, whole)] == [4, 4]
+    assert (result.stderr, whole.stderr) == ("More items exist: raise --limit, which is 4\n", "")
+    assert service.lines() == ["GET /invoices"] * 2 + ["GET /invoices?cursor=c1"]
 
 
 def test_usage_is_added_up(api, service):
@@ -161,12 +140,6 @@ def test_an_error_of_the_service_exits_with_code_1(api, service):
     )
 
 
-def test_the_token_may_be_in_a_file(api, service, secret_file):
-    result = api("login", API_REFRESH_TOKEN="", API_REFRESH_TOKEN_FILE=secret_file(REFRESH_TOKEN))
-
-    assert result.exit_code == 0, result.output
-
-
 def test_a_validation_error_names_the_field():
     import click
 
@@ -188,25 +161,6 @@ def test_a_fault_that_the_sandbox_injects_is_seen_and_not_repeated(api, service)
     assert api("GET", "/_sandbox/clock", command=CALL).exit_code == 1
 
     assert service.lines() == ["GET /_sandbox/clock"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "told"),
-    [
-        (["GET", "/_sandbox/nothing"], 1, "GET /_sandbox/nothing: the service answered 404 "),
-        (["POST", "/_sandbox/clock", '{"advance": 1}'], 1, "/_sandbox/clock: the service answered 400 "),
-        (["POST", "/_sandbox/clock", "{"], 1, "the body is not JSON"),
-        (["GET", "no/path"], 2, "path must begin with one slash, such as /invoices"),
-        (["PATCH", "/x"], 2, "'PATCH' is not one of"),
-    ],
-)
-def test_a_failed_call_prints_what_was_wrong(api, service, arguments, code, told):
-    service.always("GET /_sandbox/nothing", error(404, "invalid_request_error", "resource_not_found"))
-    service.always("POST /_sandbox/clock", error(400, "invalid_request_error", "invalid_request"))
-
-    result = api(*arguments, command=CALL)
-
-    assert (result.exit_code, told in result.stderr) == (code, True), result.stderr
 
 
 def test_a_proxy_of_the_environment_is_not_used(api, service, monkeypatch):

@@ -73,10 +73,7 @@ def test_a_delivery_is_read_as_the_type_that_an_operator_names(run, books, where
     run("deliveries", "replay", str(first), "--as", "InvoiceApproved", "--yes")
     run("deliveries", "replay", str(untyped), "--as", "PaymentFailed", "--yes")
 
-    assert books.go_on() == [
-        ("InvoiceApproved", "default:msg_1"),
-        ("PaymentFailed", "default:msg_1,-"),
-    ]
+    assert books.go_on() == [("InvoiceApproved", "default:msg_1"), ("PaymentFailed", "default:msg_1,-")]
     query = "SELECT event_type, sent_as FROM delivery WHERE id IN (?, ?) ORDER BY id"
     assert rows(where, query, first, untyped) == [
         ("InvoiceApproved", "InvoiceApproved"),
@@ -92,28 +89,6 @@ def test_a_dry_run_as_another_type_changes_nothing(run, books, where):
 
     assert json.loads(result.stdout)["reread"] == 3
     assert value(where, "SELECT count(*) FROM delivery WHERE sent_as IS NULL") == 3
-
-
-def test_replay_of_a_conflict_reports_invalid_arguments(run, books, where):
-    first, genuine, untyped = map(str, ids(where))
-    run("deliveries", "replay", genuine, "--yes")
-    books.go_on()
-
-    told = {
-        "has no event type: give one with --as TYPE": [untyped],
-        "was already handled as PaymentFailed: --as applies only before any handler has run": [
-            genuine,
-            "--as",
-            "Overage",
-        ],
-        "unknown event type 'PaymentFaild': did you mean PaymentFailed": [first, "--as", "PaymentFaild"],
-        "--as applies only before any handler has run: leave": [first, "--as", "Overage", "--all-handlers"],
-        "give ids or filters, not both": [first, "--conflicts"],
-    }
-
-    for text, arguments in told.items():
-        result = run("deliveries", "replay", *arguments, "--yes")
-        assert (result.exit_code != 0, text in result.output) == (True, True), result.output
 
 
 def test_conflicts_are_given_up_together_and_what_they_contradict_is_not(run, books, where):

@@ -213,16 +213,16 @@ def test_a_backup_is_made_and_put_back(run, tmp_path):
     path.unlink()
     anew = run("db", "restore", "copy.db")
 
-    assert (made.exit_code, made.stdout) == (0, "copy.db: 1 deliveries\n")
+    assert (made.exit_code, made.stdout) == (0, "copy.db: 1 delivery\n")
     assert (again.exit_code, again.stderr) == (
         2,
         "Error: copy.db is there already: a backup replaces no file\n",
     )
     assert refused.exit_code == 1
     assert between == 2
-    assert (restored.exit_code, restored.stdout) == (0, f"{path}: 1 deliveries\n")
+    assert (restored.exit_code, restored.stdout) == (0, f"{path}: 1 delivery\n")
     assert (missing.exit_code, missing.stderr) == (2, "Error: there is no backup nothing.db\n")
-    assert (anew.exit_code, anew.stdout) == (0, f"{path}: 1 deliveries\n")
+    assert (anew.exit_code, anew.stdout) == (0, f"{path}: 1 delivery\n")
     assert value(path, "SELECT key FROM delivery") == "k1"
 
 

@@ -117,10 +117,6 @@ def test_a_long_body_is_truncated_with_a_hint_to_print_all_of_it(run, shop):
     assert "`billhook deliveries show 5 --body` prints all of it" in run("deliveries", "show", "5").stdout
 
 
-def test_show_in_two_forms_prints_the_json(run, shop):
-    assert "the JSON includes the body" in run("deliveries", "show", "1", "--json", "--body").stderr
-
-
 def test_export_is_json_lines_oldest_first(run, shop, monkeypatch):
     monkeypatch.setattr("billhook.inbox.deliveries.BATCH", 8)  # batches of two
 
@@ -144,34 +140,6 @@ def test_commands_without_an_inbox_fail_and_create_no_file(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_inbox_url_is_read_from_the_environment(run, shop, tmp_path, inbox_url):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-
-    missing = run("deliveries", "list", INBOX_URL=f"sqlite:///{elsewhere / 'other.db'}")
-    there = run("deliveries", "list", "--json", INBOX_URL=inbox_url)
-
-    assert missing.exit_code == 2
-    assert ids(there) == [4, 3, 2, 1]
-
-
-def test_a_file_that_is_no_inbox_is_a_storage_failure(run, tmp_path):
-    (tmp_path / "billhook.db").write_bytes(b"this is no database at all, " * 100)
-
-    result = run("deliveries", "list")
-
-    assert result.exit_code == 1
-    assert "not a database" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_a_database_url_is_not_repeated(run):
-    result = run("deliveries", "list", INBOX_URL="mysql://me:hunter2@host/db")
-
-    assert result.exit_code == 2
-    assert "hunter2" not in result.output
-
-
 def test_a_list_on_a_narrow_terminal_is_one_line_a_delivery(run, shop, monkeypatch):
     deliver(shop.app, b"{}", "CurrencyCommitmentUsageCrossed", message_id="k" * 100)
     monkeypatch.setenv("COLUMNS", "80")
@@ -182,15 +150,6 @@ def test_a_list_on_a_narrow_terminal_is_one_line_a_delivery(run, shop, monkeypat
     assert all(len(line) <= 80 for line in lines)
     assert " CurrencyCommitmentUsageCrossed " in lines[2]
     assert lines[2].endswith("…")
-
-
-def test_list_has_a_source_column_only_for_several_sources(run, shop):
-    before = run("deliveries", "list").stdout.splitlines()[0]
-    with shop.app_state.inbox.database.write() as connection:
-        connection.exec_driver_sql("UPDATE delivery SET source='other' WHERE id=1")
-
-    assert "source" not in before
-    assert "source" in run("deliveries", "list").stdout.splitlines()[0]
 
 
 def test_an_error_that_is_only_text_has_the_same_form(run, shop):

@@ -27,25 +27,6 @@ def states(where) -> dict[int, str]:
 # --- by id ----------------------------------------------------------------------------------------
 
 
-def test_erase_removes_content_and_list_show_and_json_say_so(run, shop):
-    result = run("deliveries", "erase", "2", "--yes")
-
-    assert (result.exit_code, result.stdout) == (0, "1 of 1 delivery erased\n")
-    listed = {one["id"]: one for one in json.loads(run("deliveries", "list", "--json").stdout)}
-    shown = run("deliveries", "show", "2").stdout
-    document = json.loads(run("deliveries", "show", "2", "--json").stdout)
-    assert (listed[2]["state"], listed[2]["standing"], listed[2]["key"]) == ("erased", "erased", "m2")
-    assert "delivery 2: InvoiceApproved, erased" in shown
-    assert "erased: its headers, body and errors were removed" in shown
-    assert "send" in shown
-    assert (document["body"], document["headers"], document["runs"][0]["failures"]) == ("", {}, [])
-    assert "inv_1" not in shown + json.dumps(document)
-    assert run("deliveries", "list", "--search", "inv_1", "--json").stdout == "[]\n"
-    assert [
-        one["id"] for one in json.loads(run("deliveries", "list", "--state", "erased", "--json").stdout)
-    ] == [2]
-
-
 def test_without_an_answer_nothing_is_erased(run, shop, where):
     asked = run("deliveries", "erase", "2", stdin="n\n")
     unanswered = run("deliveries", "erase", "2")
@@ -55,36 +36,6 @@ def test_without_an_answer_nothing_is_erased(run, shop, where):
     assert "add --yes to skip the question" in unanswered.stderr
     assert states(where)[2] == "dead"
     assert actions(run) == []
-
-
-def test_a_dry_run_erases_and_records_nothing(run, shop, where):
-    before = rows(where, "SELECT * FROM delivery")
-
-    result = run("deliveries", "erase", "--state", "dead", "--dry-run")
-
-    assert (result.exit_code, result.stdout) == (0, "1 of 1 delivery would be erased\n")
-    assert rows(where, "SELECT * FROM delivery") == before
-    assert actions(run) == []
-
-
-def test_an_erased_delivery_is_refused_by_the_commands_that_need_its_body(run, shop, forwarding):
-    run("deliveries", "erase", "2", "--yes")
-
-    for command in (["replay", "2"], ["replay", "2", "--all-handlers"], ["discard", "2", "--reason", "x"]):
-        refused = run("deliveries", *command, "--yes")
-        assert refused.exit_code == 1
-        assert "delivery 2 was erased, its body is gone; nothing was " in refused.stderr
-    again = run("deliveries", "erase", "2", "--yes")
-    assert "delivery 2 was erased, its body is gone; nothing was erased" in again.stderr
-    assert "delivery 2 was erased, its body is gone; nothing was forwarded" in run(*forwarding, "2").stderr
-    assert "0 of 1 delivery sent" in run(*forwarding, "--state", "erased").stdout
-    assert shop.handle() == []
-
-
-@pytest.fixture
-def forwarding(secret_file):
-    secret = secret_file("whsec_" + "A" * 43 + "=")
-    return ["deliveries", "forward", "--to", "http://127.0.0.1:9/", "--secret-file", secret, "--yes"]
 
 
 def test_what_is_not_finished_is_refused_unless_it_may_be_discarded(run, shop, where):
@@ -102,16 +53,6 @@ def test_what_is_not_finished_is_refused_unless_it_may_be_discarded(run, shop, w
     assert "Erase 2 deliveries for good, and give up 1 of them that are not finished?" in asked.stderr
     assert asked.stdout == "2 of 2 deliveries erased, 1 of them discarded first\n"
     assert (states(where)[1], states(where)[5]) == ("erased", "erased")
-
-
-def test_a_customer_is_selected_alone_and_by_an_id(run, shop):
-    for told, arguments in (
-        ("give ids or --customer, not both", ["1", "--customer", "c"]),
-        ("--customer is empty: give the customer's id", ["--customer", " "]),
-    ):
-        result = run("deliveries", "erase", *arguments, "--yes")
-        assert result.exit_code == 2
-        assert told in result.stderr
 
 
 # --- by customer ----------------------------------------------------------------------------------
@@ -199,22 +140,6 @@ def test_the_search_may_be_narrowed_and_says_how_far_it_got(run, customers, wher
     assert result.exit_code == 0
     assert "searched 1 delivery: 1 of this customer" in result.stderr
     assert (states(where)[5], states(where)[6]) == ("erased", "done")
-
-
-def test_a_customer_whom_no_delivery_names(run, customers, where):
-    result = run("deliveries", "erase", "--customer", "4", "--yes")
-
-    assert (result.exit_code, result.stdout) == (0, "0 of 0 deliveries erased\n")
-    assert actions(run) == []
-
-
-def test_erase_in_json(run, customers):
-    result = run("deliveries", "erase", "--customer", "42", "--type", "ContractCreated", "--json")
-
-    assert json.loads(result.stdout) == {
-        "selected": 2, "erased": 2, "discarded": 0, "unfinished": 0, "unreadable": [], "log_emptied": True,
-        "dry_run": False,
-    }  # fmt: skip
 
 
 def test_reconcile_does_not_store_again_what_was_erased(run, shop):

@@ -189,17 +189,6 @@ def test_discard_ends_waiting_and_running_runs_and_ignores_late_results(run, bus
     assert [state(run, number) for number in (2, 5)] == ["done", "done"]
 
 
-def test_filters_select_and_a_dry_run_changes_nothing(run, busy):
-    select = ["--state", "retrying", "--handler", "chase"]
-
-    dry = run("deliveries", "discard", *select, "--reason", "x", "--dry-run")
-
-    assert dry.stdout == "1 of 1 delivery would be discarded, with 1 run\n"
-    assert state(run, 2) == "retrying"
-    assert run("deliveries", "discard", *select, "--reason", "x", stdin="y\n").exit_code == 0
-    assert state(run, 2) == "done"
-
-
 def test_a_replay_undoes_it(run, busy):
     run("deliveries", "discard", "4", "2", "--reason", "x", "--yes")
 
@@ -207,34 +196,3 @@ def test_a_replay_undoes_it(run, busy):
     run("deliveries", "replay", "4", "--yes")
 
     assert [state(run, number) for number in (2, 4)] == ["waiting", "received"]
-
-
-@pytest.mark.parametrize("bare_url", BOTH, indirect=True)
-def test_queries_by_unfinished_state_use_indexes(inbox):
-    """A full walk is seen in the plan, as that of `done` is."""
-    from sqlalchemy import select
-
-    from billhook.inbox.schema import delivery
-
-    def plan(state: str) -> str:
-        query = select(delivery.c.id).where(*deliveries.DeliveryFilter(state=state).conditions())
-        with inbox.database.read() as connection:
-            text = (
-                query.order_by(delivery.c.id.desc())
-                .limit(51)
-                .compile(connection, compile_kwargs={"literal_binds": True})
-            )
-            if connection.dialect.name == "sqlite":
-                return "\n".join(row[-1] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}"))
-            for walk in ("seqscan", "bitmapscan"):  # which small tables have for cheaper
-                connection.exec_driver_sql(f"SET LOCAL enable_{walk} = off")
-            return "\n".join(row[0] for row in connection.exec_driver_sql(f"EXPLAIN {text}"))
-
-    by_index = "delivery_unfinished_idx|run_claim_idx"
-    for word in ("retrying", "running", "waiting", "planned"):
-        found = plan(word)
-        assert "SCAN delivery" not in found.replace("SCAN delivery USING", "")
-        # The table of handlers has a few rows.
-        assert not re.search(r"SCAN run\b(?! USING)|Seq Scan(?! on billhook_handler)", found)
-        assert re.search(by_index, found)
-    assert not re.search(by_index, plan("done"))

@@ -111,34 +111,6 @@ print([name for name in {heavy!r} if name in sys.modules])
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["serve"], "has no secret: set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE"),
-        (["worker"], "has no secret"),
-        (["serve", "--bind", "nonsense"], "is neither HOST:PORT nor unix:PATH"),
-        (["serve", "--bind", "127.0.0.1:80000"], "a port that is not a number from 1 to 65535"),
-        (["serve", "--bind", "[::1]:0"], "a port that is not a number from 1 to 65535"),
-        (["serve", "no/such.py"], "there is no handlers file"),
-        (["serve", "--workers", "0"], "is not in the range"),
-    ],
-)
-def test_serve_and_worker_refuse_invalid_arguments(run, tmp_path, arguments, told):
-    result = run(*arguments)
-
-    assert result.exit_code == 2
-    assert told in " ".join(result.stderr.split())
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_short_secret_is_refused_and_not_shown(run):
-    result = run("serve", SECRETS="whsec_dG9vIHNob3J0")
-
-    assert result.exit_code == 2
-    assert "too short: use at least 16 random bytes" in result.stderr
-    assert "dG9vIHNob3J0" not in result.output
-
-
 # --- inside a user's Flask app ----------------------------------------------------------------------
 
 
@@ -162,13 +134,6 @@ def test_an_app_without_billhook_is_reported(plain_app, run):
 
     assert result.exit_code == 2
     assert "this Flask app has no billhook: call Billhook(...).init_app(app)" in result.stderr
-
-
-def test_handlers_arguments_are_refused_for_a_flask_app(app_with, run):
-    for command in ("handlers", "worker"):
-        result = in_flask(app_with(), command, "more.py")
-        assert result.exit_code == 2
-        assert "the Flask app has its own handlers" in result.stderr
 
 
 def test_a_configuration_error_of_the_users_app_exits_with_code_2(tmp_path, run):
@@ -231,13 +196,6 @@ def test_a_free_address_is_free_and_stays_so(free, tmp_path):
     for _ in range(2):
         check_bindable(free)
         check_bindable(f"unix:{tmp_path / 'socket'}")
-
-
-def test_an_invalid_option_is_reported_before_a_taken_port(run, taken):
-    result = run("serve", "--bind", taken, ENGINE="threads", SECRETS=SECRET)
-
-    assert "BILLHOOK_ENGINE is 'threads': it must be one of" in result.stderr
-    assert "is in use" not in result.stderr
 
 
 @pytest.mark.parametrize("worker_class", ["asgi", "gthread"])

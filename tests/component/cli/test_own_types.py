@@ -8,7 +8,7 @@ import sys
 import pytest
 from flask import Flask
 
-from billhook import Billhook, Source, signals
+from billhook import Billhook, Source
 from billhook.events import EVENT_TYPES, sample
 from billhook.extension import get_state
 from billhook.signing import BodyHMAC
@@ -143,21 +143,6 @@ def test_each_source_reads_the_type_from_its_header(shop, capsys):
     assert statuses == [200, 200, 200]
     assert [name for _, name, _ in types(shop)] == ["order.placed"] * 3 + [""]
     assert capsys.readouterr().out.count("shipped 7") == 3
-
-
-def test_the_signal_of_an_own_type_is_named_for_its_class(shop):
-    seen = []
-
-    def note(sender: object, *, event: object, delivery: object) -> None:
-        seen.append((sender, event))
-
-    model = EVENT_TYPES["order.placed"]
-    signals.order_placed.connect(note, sender=shop)
-    deliver_signed(shop, model, order_id="9")
-
-    assert seen == [(shop, sample(model, order_id="9"))]
-    with pytest.raises(AttributeError, match="no event type with a signal named 'order_plced'"):
-        _ = signals.order_plced
 
 
 def test_check_send_and_forward_use_the_headers_of_the_sources(shop, secret_file):

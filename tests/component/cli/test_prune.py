@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 
 import pytest
 
@@ -44,33 +43,17 @@ def test_prune_prints_its_counts_by_state(run, old, where):
     assert value(where, "SELECT count(*) FROM run") == 0
 
 
-def test_the_setting_is_the_default(run, old, where):
+def test_the_settings_are_the_default(run, old, where):
+    change(where, "UPDATE delivery SET signed_at = NULL WHERE id = 1")
     run("deliveries", "prune", "--yes", RETENTION_DAYS="50")
+    kept = states(where)
+    run("deliveries", "prune", "--yes", RETENTION_DAYS="50", KEY_DAYS="60")
 
+    assert kept[1] == "pruned"  # its key has no signed time
     assert states(where) == {2: "dead", 3: "quarantined", 4: "done"}
     assert (
         "no finished delivery is older than 50 days" in run("deliveries", "prune", RETENTION_DAYS="50").stdout
     )
-
-
-def test_keys_without_a_signed_time_are_kept_for_ever_or_for_key_days(run, old, where):
-    change(where, "UPDATE delivery SET signed_at = NULL")
-
-    run("deliveries", "prune", "--older-than", "1", "--yes")
-    kept = states(where)
-    run("deliveries", "prune", "--older-than", "1", "--yes", KEY_DAYS="50")
-
-    assert kept == {1: "pruned", 2: "pruned", 3: "pruned", 4: "done"}
-    assert states(where) == {2: "pruned", 3: "pruned", 4: "done"}
-
-
-def test_a_dry_run_prunes_nothing(run, old, where):
-    before = states(where)
-
-    result = run("deliveries", "prune", "--older-than", "1", "--dry-run")
-
-    assert cells(result)["all"] == ["3", "1", "2"]
-    assert states(where) == before
 
 
 def test_prune_asks_with_the_numbers_and_a_no_prunes_nothing(run, old, where):
@@ -114,17 +97,3 @@ def test_a_pruned_delivery_is_listed_shown_exported_and_not_replayed(run, old):
     assert (exported["key"], exported["body"], exported["headers"], exported["runs"]) == ("m3", "", {}, [])
     assert replayed.exit_code == 1
     assert "delivery 3 is past its retention, only its key is left; nothing was replayed" in replayed.stderr
-
-
-def test_long_work_is_drawn_to_its_end(run, old, monkeypatch):
-    drawn = []
-
-    @contextmanager
-    def progress(label, total):
-        yield drawn.append
-
-    monkeypatch.setattr("billhook.cli.deletion.progress", progress)
-
-    run("deliveries", "prune", "--older-than", "1", "--yes")
-
-    assert sum(drawn) == 3  # the ids up to the last that is old

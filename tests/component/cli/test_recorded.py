@@ -1,9 +1,12 @@
 """What each command prints of a prepared inbox, and each help text, compared with the texts in `recorded/`.
 
+The files name the commands, each behind `$ billhook`: a new one is a line with which it begins.
+
     BILLHOOK_TEST_RECORD=1 python -m pytest tests/component/cli/test_recorded.py
 
-records them anew after a change that is meant; what it changed is then read in `git diff`. The clock stands
-still, ids and keys are given, and what depends on the machine is replaced: paths, ports, durations.
+records what they print, anew after a change that is meant; what changed is then read in `git diff`. The
+clock stands still, ids and keys are given, and what depends on the machine is replaced: paths, ports,
+durations.
 """
 
 from __future__ import annotations
@@ -34,294 +37,14 @@ FOLDER = Path(__file__).with_name("recorded")
 CHECKOUT = Path(__file__).parents[3]
 RECORDING = os.environ.get("BILLHOOK_TEST_RECORD") == "1"
 OPTION = re.compile("[A-Z_]+=")
-RANGE = "RETENTION_DAYS=36500 reconcile --since 2026-01-01 --until 2026-01-31"
-UNUSABLE = "INBOX_URL=sqlite:////nowhere/billhook.db"
-"""Of an inbox that cannot be used `doctor` tells nothing of the machine."""
-NOWHERE = "http://127.0.0.1:9/webhooks/billing"
-
-COMMANDS: dict[str, list[str]] = {
-    "actions": [
-        "deliveries discard 2 --reason lost --yes",
-        "deliveries export --type InvoiceApproved --contains inv_1",
-        "handlers pause send",
-        "actions",
-        "actions --json",
-    ],
-    "api": [
-        "api login",
-        "api customers get crm a/1",
-        "api customers get crm a/1 --json",
-        "api customers consumptions cus_1",
-        "api customers consumptions --alias acme --json",
-        "api plans get p",
-        "api plans get p --json",
-        "api catalog-products get prd_55",
-        "api catalog-products get prd_55 --json",
-        "api catalog-products list",
-        "api catalog-products list --json",
-        "api custom-fields get cfd_4",
-        "api custom-fields get cfd_4 --json",
-        "api custom-fields list",
-        "api custom-fields list --json",
-        "api invoices get inv_3007",
-        "api invoices get inv_3007 --json",
-        "api invoices list --status Overdue",
-        "api invoices list --json",
-        "api contracts list --customer-id cus_1",
-        "api contracts list --json",
-        "api credits list cus_1",
-        "api credits list cus_1 --json",
-        "api events query --since 2026-01-01 --alias acme",
-        "api events query --since 2026-01-01 --json",
-        "api events aggregate cus_1 --since 2026-01-01 --meter calls=api_call --group-by day",
-        "api events aggregate cus_1 --since 2026-01-01 --meter calls=api_call --group-by day --json",
-    ],
-    "check": ["check", "check --json", "check --path /elsewhere"],
-    "db": ["db current", "db current --json", "db upgrade", "db backup copy.db", "db restore copy.db --yes"],
-    "deliveries.change": [
-        "deliveries replay 2 3 --dry-run",
-        "deliveries replay --state dead --type InvoiceApproved --yes",
-        "deliveries replay 2 --handler send --yes",
-        "deliveries replay 1 --yes",
-        "deliveries replay 2 --handler send --all-handlers",
-        "deliveries replay --handler sned --yes",
-        "HANDLERS= deliveries replay --handler send --type PingTest",
-        "deliveries replay --issue {failure} --json",
-        "deliveries replay --state dead --handler send --since 2026-01-01 --json",
-        "deliveries replay --yes",
-        "deliveries replay 2 --state dead",
-        "deliveries replay 99",
-        "deliveries discard --state quarantined --error type --reason lost --dry-run",
-        "deliveries discard --search inv_1 --contains inv_1 --reason lost --json",
-        "deliveries discard --yes --reason lost",
-        "deliveries discard 2 --yes",
-        "deliveries discard 2 --yes --reason ' '",
-        "deliveries discard 4 --yes --reason lost",
-        "deliveries resend 2 --handler book --file body.json",
-        "deliveries resend 2 --handler book --file body.json --json",
-        "deliveries prune",
-        "deliveries prune --older-than 0 --dry-run",
-        "deliveries prune --older-than 0 --json",
-        "deliveries erase --customer cus_1042 --dry-run",
-        "deliveries erase --source eu --until 2027-01-01 --discard --json",
-        "deliveries erase --key m2 --yes",
-        "deliveries erase --yes",
-        "deliveries list",
-        "actions",
-    ],
-    "deliveries.forward": [
-        f"deliveries forward 2 --to {NOWHERE} --secret-file secret.txt --curl",
-        f"deliveries forward --type PaymentFailed --to {NOWHERE} --secret-file secret.txt --dry-run",
-        f"deliveries forward 2 --to {NOWHERE} --secret-file secret.txt --yes",
-        f"deliveries forward 2 --to {NOWHERE} --secret-file secret.txt --json",
-        f"deliveries forward 2 --to {NOWHERE} --secret-file secret.txt --scheme none",
-        f"deliveries forward --to {NOWHERE} --secret-file secret.txt",
-    ],
-    "deliveries.list": [
-        "deliveries list",
-        "deliveries list --json",
-        "deliveries list --limit 2",
-        "deliveries list --after 3",
-        "deliveries list --type PingTest --type PaymentFailed",
-        "deliveries list --state dead",
-        "deliveries list --state nowhere",
-        "deliveries list --error invoice",
-        "deliveries list --source eu",
-        "deliveries list --key m2",
-        "deliveries list --search inv_1",
-        "deliveries list --issue {failure}",
-        "deliveries list --issue 000000000000",
-        "deliveries list --since 2026-01-15T12:05 --until 2026-01-15T12:07",
-        "deliveries list --since yesterday",
-        "deliveries list --contains inv_1",
-        "deliveries list --contains inv_1 --search-limit 2",
-        "deliveries list --search-limit 2",
-        "deliveries list --handler sned",
-        "deliveries list --twins",
-        "deliveries list --conflicts",
-        "deliveries list --type InvoiceAproved",
-        "deliveries list --type InvoiceAproved --handler sned",
-        "deliveries list --type Overage",
-        "deliveries list --type Overage --json",
-        "deliveries list --contains inv_1 --type Overage",
-    ],
-    "deliveries.show": [
-        *(f"deliveries show {number}" for number in range(1, 10)),
-        "deliveries show 2 --json",
-        "deliveries show 3 --json",
-        "deliveries show 2 --body",
-        "deliveries show 99",
-    ],
-    "deliveries.tail": [
-        "deliveries tail -n 3",
-        "deliveries tail --conflicts --json",
-        "deliveries tail --since 2026-01-15T12:07",
-    ],
-    "deliveries.export": ["deliveries export --state dead", "deliveries export --conflicts"],
-    "doctor": [
-        f"{UNUSABLE} doctor",
-        f"{UNUSABLE} doctor examine",
-        f"{UNUSABLE} SIGNATURE=body-hmac REPLAY_PROTECTION=dedupe-only doctor examine --json",
-        "TOLERANCE=1 doctor",
-        "doctor signature --request request.http --secret-file secret.txt",
-        "doctor signature --request request.http --secret-file secret.txt --json",
-        "doctor signature --request request.http --secret-file other.txt",
-    ],
-    "events": [
-        "events",
-        "events --json",
-        "events --json --json-schema",
-        "events PaymentFailed",
-        "events PaymentFailed --json",
-        "events ContractCreated",
-        "events PingTest",
-        "events pingtest",
-        "events qqqqqq",
-    ],
-    "failures": [
-        "failures",
-        "failures list",
-        "failures list --json",
-        "failures show {failure}",
-        "failures show {failure} --json",
-        "failures show {failure}",
-        "failures ack {failure}",
-        "failures ignore {failure} --for 7d",
-        "failures resolve {failure}",
-        "failures",
-        "failures show 000000000000",
-    ],
-    "handlers": [
-        "handlers",
-        "handlers list",
-        "handlers list --json",
-        "handlers --require-all",
-        "handlers --require-all --json",
-        "HANDLERS= handlers",
-        "HANDLERS= handlers --json",
-        "handlers resume archive",
-        "handlers resume archive",
-        "handlers pause sned",
-        'handlers pause send --reason "no mail"',
-        "handlers resume --all",
-        "handlers resume --all",
-        "handlers resume",
-        "handlers resume send --all",
-    ],
-    "metrics": ["metrics"],
-    "notify": ["notify test", "notify send"],
-    "options": ["options", "options --json", "options --markdown", "options --json --markdown"],
-    "reconcile": [
-        "reconcile --since 2026-01-01",
-        f"{RANGE}",
-        f"{RANGE} --json",
-        f"{RANGE} --inject",
-    ],
-    "refusals.handlers": [
-        *(
-            f"handlers {name}"
-            for name in (".", "..", ".hooks", "./hooks", ".hooks.py", "nomodule", "no/such.py", "a,b.py")
-        ),
-        "events order.placed",
-        "events A B",
-        "events missing.py",
-        "TOLERENCE=3 deliveries list",
-        "SECRET=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa serve",
-        "ENGINE=threads serve",
-        "ENGINE=threads worker",
-        "HANDLERS= worker",
-        "worker --grace nan",
-    ],
-    "refusals.deliveries": [
-        *(f"deliveries list --since '{moment}'" for moment in ("2h30", "2026-13-01", "", "999999w")),
-        *(f"deliveries show -- {text}" for text in ("abc", "0", "-1", "1.5", "m2", "9" * 30)),
-        "deliveries replay 1 --rate NaN",
-        *(f"deliveries prune --older-than {days}" for days in ("-1", "36501", "soon", "nan")),
-        "deliveries forward 1 --to 127.0.0.1:8001/hooks --secret-file secret.txt",
-        f"deliveries forward 1 --to {NOWHERE} --secret-file secret.txt --curl --json",
-        *(
-            f"deliveries forward --to {NOWHERE} --secret-file secret.txt --follow {more}"
-            for more in ("1", "--dry-run", "--since 1h", "--state dead", "--rate 5", "--curl", "--search m1")
-        ),
-        "failures ignore {failure} --for soon",
-        "failures ignore {failure} --for 999999w",
-        "status --max-age 5",
-        "status --max-silence InvoiceApproved",
-        "status --max-silence InvoiceApproved=x",
-        "status --max-refused 10",
-        "status --max-refused 10/9d",
-        "status --max-dead -1",
-        "status --watch --json",
-    ],
-    "refusals.service": [
-        "api contracts list --customer-id a --customer-external-id b",
-        "api customers consumptions",
-        "api customers consumptions a --alias b",
-        "api plans get ..",
-        "api events query",
-        "api events aggregate c --since 1d --group-by day --meter =x",
-        "api invoices list --limit 0",
-        *(f"{name}= api login" for name in ("API_URL", "API_CLIENT_ID", "API_REFRESH_TOKEN")),
-        *(
-            f"send {arguments} --to {NOWHERE}"
-            for arguments in (
-                "PaymentFail",
-                "PingTest --set nothing",
-                "PaymentFailed --set amount.deep=1",
-                "CustomerCreated --set aliases.99=x",
-                "PingTest --id a.b",
-                "PingTest --secret-file missing.txt",
-                "PingTest --count 0",
-                "PingTest --timeout nan",
-            )
-        ),
-        f"SECRETS_FILE= send PingTest --to {NOWHERE}",
-        "HANDLERS= subscribe --callback-url https://shop.example/hooks",
-        *(
-            f"subscribe --callback-url '{url}'"
-            for url in (
-                "",
-                "shop.example",
-                "ftp://shop.example",
-                "https://",
-                "http://[",
-                "https://a b",
-                "https://é",
-            )
-        ),
-        *(
-            f"subscribe --callback-url https://shop.example/hooks --type {arguments}"
-            for arguments in (
-                "PingTests",
-                "PingTest --threshold PingTest=5",
-                "PingTest --threshold Overage=5",
-                "Overage --threshold Overage=5 --threshold Overage=6",
-                "PingTest --recurring-threshold Overage=5",
-                "PingTest --recurring-threshold PingTest=5",
-                "PingTest --threshold PingTest",
-                "PingTest --threshold PingTest=much",
-                "PingTest --threshold PingTest=inf",
-            )
-        ),
-    ],
-    "runbook": ["runbook", "runbook runs-are-dead", "runbook nonsense"],
-    "send": [
-        f"send InvoiceApproved --to {NOWHERE} --id m77",
-        f"send InvoiceApproved --to {NOWHERE} --id m77 --json",
-        f"send InvoiceApproved --to {NOWHERE} --scheme none",
-        "send InvoiceAproved",
-    ],
-    "status": ["status", "status --details", "status --json", "status --max-dead 0"],
-    "subscribe": [
-        "subscribe --callback-url https://shop.example/hooks",
-        "subscribe --callback-url https://shop.example/hooks --dry-run --json",
-        "API_URL=http://127.0.0.1:9 subscribe --callback-url https://shop.example/hooks",
-    ],
-    "workers": ["workers", "workers --json"],
+COMMANDS = {
+    file.stem: re.findall(r"(?m)^\$ billhook (.*)$", file.read_text())
+    for file in sorted(FOLDER.glob("*.txt"))
 }
 """The command lines of each file, which run one after the other on a copy of the inbox.
 
-A word such as ENGINE=inline before the command is an option; `{failure}` is the id of an issue.
+A word such as ENGINE=inline before the command is an option; `{failure}` is the id of an issue. An inbox in
+/nowhere cannot be used: of it `doctor` tells nothing of the machine.
 """
 UNTIL_STOPPED = {"capture", "demo", "sandbox", "sandbox call", "serve", "worker"}
 """Of these the help alone is recorded: they run servers and workers, or call one."""
@@ -441,10 +164,10 @@ def compare(name: str, found: str) -> None:
 def test_a_command_prints_what_is_recorded(name, run, shop_folder, service, tmp_path):
     answer_reads(service)
     issues = json.loads(run("failures", "list", "--json", **shop_folder).stdout)
-    ids = {one["kind"]: one["id"] for one in issues if one["subject"] == "send"}
+    failure = next(one["id"] for one in issues if one["subject"] == "send")
 
     def call(line: str) -> str:
-        words = shlex.split(line.format_map(ids))
+        words = shlex.split(line.replace("{failure}", failure))
         options = dict(word.split("=", 1) for word in takewhile(OPTION.match, words))
         return transcript(line, run(*words[len(options) :], **{**shop_folder, **options}), tmp_path)
 

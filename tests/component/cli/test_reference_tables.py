@@ -136,24 +136,6 @@ def test_options_on_a_narrow_terminal_break_no_name(run, monkeypatch):
     assert all(option.key in run("options").stdout for option in OPTIONS[:3])
 
 
-ALL = """
-from billhook import Handlers
-
-handlers = Handlers()
-
-@handlers.on_any()
-def note(event): ...
-"""
-
-
-def test_a_handler_of_any_type_handles_all_that_is_required(run, tmp_path):
-    (tmp_path / "all_handlers.py").write_text(ALL)
-
-    result = run("handlers", "all_handlers.py", "--require-all")
-
-    assert (result.exit_code, result.stderr) == (0, "")
-
-
 def test_require_all_accepts_plain_subscribers_of_every_type(run, tmp_path):
     lines = ["from billhook import signals", "def book(sender, *, event, delivery): ..."]
     connected = [f"signals.{model.signal_name}.connect(book)" for model in EVENT_TYPES.values()]

@@ -20,26 +20,6 @@ def refused(run, *arguments: str, **options: str) -> str:
     return done.stderr
 
 
-FORM = "sqlite:///FILE, or sqlite:// for a temporary file"
-
-
-WRONG = [
-    (("--database", "sqlite:////nowhere/at/all.db"), "cannot be opened: No such file or directory"),
-    (("--database", "mysql://me@localhost/x"), f"is a SQLite file: write {FORM}"),
-    (("--database", "no url"), f"cannot be read: write {FORM}"),
-    (("--rate-limit", "many"), "write it as 1000/second"),
-    (("--bind", "unix:/tmp/x"), "'unix:/tmp/x' is not HOST:PORT"),
-    (("--bind", "foo"), "'foo' is not HOST:PORT"),
-    (("--client-id", ""), "the client id must be printable ASCII without spaces, and not empty"),
-    (("--seed", "nothing"), "'nothing' is not 'demo'"),
-]
-
-
-def test_invalid_arguments_are_reported_in_one_line(run) -> None:
-    for arguments, said in WRONG:
-        assert said in refused(run, *arguments), arguments
-
-
 @pytest.mark.parametrize("by", ["option", "environment"])
 def test_the_databases_url_is_taken_from_both_and_its_password_is_not_repeated(run, by) -> None:
     url = "postgresql+psycopg://me:tell-nobody@127.0.0.1:1/x"
@@ -56,20 +36,6 @@ def test_the_sandboxs_variable_is_no_option_of_a_receiver() -> None:
     }
 
 
-WRONG_CALLS = [
-    ("nonsense", "sandbox", "(BILLHOOK_API_URL) must be such as https://billing.example"),
-    ("ftp://127.0.0.1:8310", "sandbox", "(BILLHOOK_API_URL) must be such as https://billing.example"),
-    ("http://127.0.0.1:1", "a\nb", "(BILLHOOK_API_CLIENT_ID) must be printable ASCII without spaces"),
-]
-
-
-def test_a_call_with_options_that_cannot_be_used_is_refused_as_the_client_does(run) -> None:
-    for url, client_id, said in WRONG_CALLS:
-        options = {"API_URL": url, "API_CLIENT_ID": client_id, "API_REFRESH_TOKEN": "t"}
-
-        assert said in refused(run, "call", "GET", "/invoices", **options)
-
-
 def test_the_receivers_database_is_refused_and_unchanged(run, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "billhook.db")) as inbox:
         inbox.execute("CREATE TABLE delivery (id INTEGER)")
@@ -81,7 +47,3 @@ def test_the_receivers_database_is_refused_and_unchanged(run, tmp_path: Path) ->
         "Error: the sandbox's database holds tables of something else: give the sandbox a file of its own\n"
     )
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("billhook.db", before)]
-
-
-def test_a_sandbox_call_without_credentials_names_the_options(run) -> None:
-    assert "set BILLHOOK_API_URL, BILLHOOK_API_CLIENT_ID" in refused(run, "call", "GET", "/invoices")

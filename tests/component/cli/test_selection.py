@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import click
 import pytest
@@ -11,60 +10,6 @@ import pytest
 from billhook.cli import selection
 from billhook.inbox import DeliveryFilter, deliveries
 from support.inbox_view import incoming
-
-CHANGING = (
-    ("replay",),
-    ("erase",),
-    ("discard", "--reason", "x"),
-    ("forward", "--to", "http://127.0.0.1:9/", "--secret-file", "secret.txt"),
-)
-
-
-def test_either_ids_or_filters_select_what_is_changed(run, shop, secret_file):
-    secret = secret_file("whsec_" + "A" * 43 + "=")
-
-    for verb, *options in CHANGING:
-        options = [secret if option == "secret.txt" else option for option in options]
-        customer = "--customer " if verb == "erase" else ""
-        missing = f"there is no delivery 99 in this inbox; nothing was {verb.removesuffix('e')}ed"
-        refused = {
-            f"nothing to {verb} is selected: give ids, or one of {customer}--type --state --error": (2, []),
-            "give ids or filters, not both": (2, ["2", "--state", "dead"]),
-            "--search-limit is for --contains TEXT": (2, ["--search-limit", "5"]),
-            missing: (1, ["2", "99"]),
-        }
-        for told, (code, selected) in refused.items():
-            result = run("deliveries", verb, *options, *selected, "--yes")
-            assert (result.exit_code, told in " ".join(result.stderr.split())) == (code, True), result.stderr
-
-
-def test_nothing_that_matches_is_no_failure_and_asks_nothing(run, shop):
-    for more in ([], ["--dry-run"], ["--yes"]):
-        result = run("deliveries", "replay", "--state", "received", *more)
-        assert (result.exit_code, result.stdout, result.stderr) == (0, "no deliveries match\n", "")
-
-
-def test_a_search_that_finds_nothing_says_what_it_searched_and_what_comes_next(run, shop):
-    shop.app_state.inbox.put(incoming("new", body=b'{"invoiceId":"inv_8"}'))
-    listed = run("deliveries", "list", "--search", "inv_9")
-    as_json = run("deliveries", "list", "--search", "inv_9", "--json")
-    replayed = run("deliveries", "replay", "--search", "inv_8", "--state", "done", "--yes")
-    changed_none = run("deliveries", "replay", "--search", "inv_9", "--json")
-
-    first, searched, *steps = listed.stdout.splitlines()
-    assert first == "no deliveries match"
-    assert re.fullmatch(
-        r"searched: .* received since [\d-]+, and the bodies of 1 that are not read yet", searched
-    )
-    assert re.findall("billhook [a-z]+", "\n".join(steps)) == [
-        "billhook deliveries",
-        "billhook reconcile",
-        "billhook actions",
-    ]
-    assert (as_json.stdout, as_json.stderr) == ("[]\n", listed.stdout)
-    assert "not read yet: billhook deliveries show 5" not in replayed.stdout  # another state is asked for
-    assert json.loads(changed_none.stdout)["selected"] == 0
-    assert changed_none.stderr == listed.stdout
 
 
 def test_an_unread_delivery_is_listed_by_a_value_and_not_changed_by_it(run, shop):
@@ -76,21 +21,6 @@ def test_an_unread_delivery_is_listed_by_a_value_and_not_changed_by_it(run, shop
     assert [one["key"] for one in json.loads(listed.stdout)] == ["new"]
     assert "no deliveries match" in discarded.stdout
     assert "not read yet: billhook deliveries show 5" in discarded.stdout
-
-
-def test_several_types_or_sources_select_what_has_one_of_them(run, shop):
-    for options, ids in (
-        ("--type PaymentFailed --type PingTest", [4, 3, 1]),
-        ("--type PaymentFailed --type PingTest --state done", [4, 1]),
-        ("--source default --source other", [4, 3, 2, 1]),
-        ("--source other --source another", []),
-    ):
-        result = run("deliveries", "list", *options.split(), "--json")
-        assert [one["id"] for one in json.loads(result.stdout)] == ids
-
-    result = run("deliveries", "list", "--type", "InvoiceApprove", "--type", "PaymentFail")
-    told = "no deliveries match; did you mean InvoiceApproved?; did you mean PaymentFailed?\n"
-    assert (result.exit_code, result.stdout) == (0, told)
 
 
 def test_the_rate_decides_the_size_of_batches(monkeypatch):

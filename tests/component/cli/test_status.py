@@ -66,13 +66,6 @@ def test_types_without_a_model_are_one_row_and_discarded_runs_are_told(run, shop
     assert any(line.startswith("send 0 1 1 ") for line in lines)  # failed: none
 
 
-def test_status_of_an_app_is_shown_by_flask(shop):
-    result = shop.app.test_cli_runner().invoke(args=["billhook", "status", "--json"])
-
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["dead"] == 1
-
-
 def test_a_hostile_type_and_reason_cannot_control_the_terminal(run, shop, where):
     change(where, "UPDATE delivery SET event_type = ? WHERE id = 1", "Evil\x1b[31m")
     get_state(shop.app).inbox.pause_handler("send", "because\x1b[2J", NOON)
@@ -246,3 +239,4 @@ def test_watch_shows_what_changes_until_ctrl_c(shop, inbox_url, tmp_path):
 
     assert watching.returncode == 0
     assert "Traceback" not in shown()
+    assert re.search(r"\n\n20\d\d-\d\d-\d\d .* UTC ", shown())  # a blank line before the next look

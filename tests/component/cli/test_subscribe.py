@@ -93,29 +93,14 @@ def test_types_may_be_named_instead(subscribe, service):
     assert [each["eventType"] for each in sent(service)] == ["PingTest", "Overage"]
 
 
-def test_a_recurring_threshold_is_sent_with_its_type(subscribe, service):
+def test_thresholds_are_sent_with_their_type(subscribe, service):
     both = "CommitmentUsageCrossed", "CreditPoolThresholdCrossed"
     options = [each for name in both for each in ("--type", name, "--recurring-threshold", f"{name}=25")]
-    result = subscribe(*options, "--threshold", "CommitmentUsageCrossed=50", "--json")
+    result = subscribe(*options, "--threshold", "CommitmentUsageCrossed=80.5", "--json")
 
     told = {each["eventType"]: (each.get("threshold"), each["recurringThreshold"]) for each in sent(service)}
-    assert told == {"CommitmentUsageCrossed": (50, 25), "CreditPoolThresholdCrossed": (None, 25)}
+    assert told == {"CommitmentUsageCrossed": (80.5, 25), "CreditPoolThresholdCrossed": (None, 25)}
     assert [row["recurring_threshold"] for row in json.loads(result.stdout)["subscriptions"]] == ["25", "25"]
-
-
-def test_a_threshold_is_sent_with_its_type(subscribe, service):
-    result = subscribe("handlers.py", "--threshold", "CommitmentUsageCrossed=80.5", "--json")
-
-    by_type = {each["eventType"]: each.get("threshold") for each in sent(service)}
-    assert by_type == {"InvoiceApproved": None, "PaymentFailed": None, "CommitmentUsageCrossed": 80.5}
-    rows = {row["event_type"]: row for row in json.loads(result.stdout)["subscriptions"]}
-    assert rows["CommitmentUsageCrossed"] == {
-        "event_type": "CommitmentUsageCrossed",
-        "threshold": "80.5",
-        "recurring_threshold": None,
-        "result": "subscribed",
-        "error": None,
-    }
 
 
 def test_a_dry_run_sends_nothing_and_needs_no_credentials(subscribe, service):

@@ -381,7 +381,8 @@ def test_a_handler_that_is_not_loaded_is_known_by_its_runs(site):
     made.inbox.pause_handler("shop.old", None, datetime.now(UTC))
 
     assert "shop.old not loaded here" in " ".join(made.text("handlers").split())
-    assert "its options are not known here" in made.text("handler?name=shop.old")
+    page = made.text("handler?name=shop.old")
+    assert ("its options are not known here" in page, "0 ms" in page) == (True, False)  # without an attempt
     assert made.act("handlers/resume", handler="shop.old") == "shop.old is resumed."
     assert "shop.old" not in made.text("handlers")
 

@@ -30,8 +30,8 @@ def bare_url(tmp_path) -> str:
 
 @pytest.fixture(autouse=True)
 def _without_other_steps(request, monkeypatch):
-    """Closing has steps of its own between these."""
-    if "closed" not in request.node.name:
+    """Counting has steps of its own between these."""
+    if "counting" not in request.node.name:
         monkeypatch.setattr(maintenance, "COUNT_SECONDS", math.inf)
 
 

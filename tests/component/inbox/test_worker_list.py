@@ -49,10 +49,24 @@ def test_the_restarts_are_of_one_place_on_one_host(inbox, where):
     for number in range(3):  # one that crashes
         seen(inbox, f"b{number}", 10 * number, last=10 * number + 5, host="b")
     seen(inbox, "a thread", 500, engine="thread")
+    seen(inbox, "c0", 0, host="c")
+    stop(inbox, where, "c0", 5)
+    seen(inbox, "c1", 10, host="c")  # after one that stopped in order
 
     found = {owner: one.restarts for owner, one in listed(inbox, 1000).items()}
 
-    assert found == {"w0": 0, "w1": 0, "w2": 1, "w3": 1, "b0": 0, "b1": 1, "b2": 2, "a thread": 0}
+    assert found == {
+        "w0": 0,
+        "w1": 0,
+        "w2": 1,
+        "w3": 1,
+        "b0": 0,
+        "b1": 1,
+        "b2": 2,
+        "a thread": 0,
+        "c0": 0,
+        "c1": 0,
+    }
 
 
 def test_it_has_what_it_runs_no_more_at_once_than_its_threads(inbox):
