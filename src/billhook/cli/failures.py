@@ -141,15 +141,17 @@ def show(id_: str, as_json: bool) -> None:
 
 @failures.command(short_help="Say that an issue is worked on.")
 @_ids
+@string("--to", "NAME", "Who works on them; you, if it is left out.")
 @_reason
-def ack(ids: tuple[str, ...], reason: str | None) -> None:
+def ack(ids: tuple[str, ...], to: str | None, reason: str | None) -> None:
     """Acknowledge issues: they are worked on, and nothing is sent about them again.
 
     \b
-    Example:
+    Examples:
       billhook failures ack 3f1c0a9b2d4e --reason "the bank is down, ticket 4711"
+      billhook failures ack 3f1c0a9b2d4e --to grace
     """
-    _change(ids, "ack", IssueState.ACKNOWLEDGED, reason)
+    _change(ids, "ack", IssueState.ACKNOWLEDGED, reason, to=to)
 
 
 @failures.command(short_help="Say that an issue is mended.")
@@ -189,7 +191,12 @@ def ignore(ids: tuple[str, ...], duration: timedelta, reason: str | None) -> Non
 
 
 def _change(
-    ids: Sequence[str], what: str, state: IssueState, reason: str | None, duration: timedelta | None = None
+    ids: Sequence[str],
+    what: str,
+    state: IssueState,
+    reason: str | None,
+    duration: timedelta | None = None,
+    to: str | None = None,
 ) -> None:
     with open_inbox() as inbox:
         now = inbox.now()
@@ -200,7 +207,7 @@ def _change(
         found = [_find(inbox, id_) for id_ in ids]  # all are checked before the first is changed
         for one in found:
             with recording(inbox, what, f"issue {one.id}"):
-                change_issue(inbox, one.id, state, now, who=operator(), why=reason, until=until)
+                change_issue(inbox, one.id, state, now, who=to or operator(), why=reason, until=until)
             end = "" if until is None else f" until {format_time(until)} UTC"
             click.echo(f"{one.id} is {state.value}{end}: {printable(_what(one))}")
 
@@ -234,7 +241,7 @@ def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, s
         newest = ", ".join(_example(one, delivery_id) for delivery_id in one.examples)
         facts.append(("deliveries", f"{one.deliveries:,}, the newest {newest}"))
     if one.who:
-        facts.append((one.state.value, f"by {one.who}" + (f": {one.why}" if one.why else "")))
+        facts.append((one.state.value, one.who_text))
     if one.ignored_until is not None:
         facts.append(("until", f"{format_time(one.ignored_until)} UTC"))
     return facts

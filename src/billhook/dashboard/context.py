@@ -75,7 +75,7 @@ class DashboardContext:
         return str(g.billhook_visitor.name)
 
     def reason(self, field: str = "why") -> str:
-        """Return the reason in a field of the form, on one line; empty if there is none."""
+        """Return the reason, or the text of another field of the form, on one line; empty if it has none."""
         return " ".join(request.form.get(field, "").replace("\0", "").split())[:_LONGEST_REASON]
 
     def render(self, template: str, **values: Any) -> Response:

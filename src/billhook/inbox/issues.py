@@ -87,6 +87,12 @@ class Issue:
     identifiers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @property
+    def who_text(self) -> str:
+        """Who works on it, or who changed its state, and why."""
+        by = f"{self.who} works on it" if self.state is IssueState.ACKNOWLEDGED else f"by {self.who}"
+        return f"{by}: {self.why}" if self.why else by
+
+    @property
     def handler(self) -> str | None:
         """The handler of the runs that failed; None for an issue of another kind."""
         return self.subject if self.kind in (*OF_BUGS, IssueKind.DEAD) else None
@@ -173,7 +179,10 @@ def change_issue(
     why: str | None = None,
     until: datetime | None = None,
 ) -> bool:
-    """Acknowledge, resolve, ignore or open an issue for an operator; False if there is no such issue."""
+    """Acknowledge, resolve, ignore or open an issue for an operator; False if there is no such issue.
+
+    `who` changes it or, of an issue that is acknowledged, works on it.
+    """
     values = {"state": state.value, "changed_at": now, "who": who, "why": why, "ignored_until": until}
     with inbox.database.write() as connection:
         changing = update(issue).where(issue.c.fingerprint == issue_id)

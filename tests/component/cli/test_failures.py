@@ -90,14 +90,16 @@ def test_of_an_issue_the_runs_of_its_handler_alone_are_replayed(app_with, inbox_
 def test_what_operators_say_is_kept_and_recorded(cli, failing, run):
     id_ = ids(cli)["failure"]
 
-    assert cli("ack", id_, "--reason", "ticket 7").stdout.startswith(f"{id_} is acknowledged: KeyError: …")
-    assert "acknowledged  by " in cli("show", id_).stdout
+    acknowledged = cli("ack", id_, "--to", "grace", "--reason", "ticket 7").stdout
+    assert acknowledged.startswith(f"{id_} is acknowledged: KeyError: …")
+    assert "acknowledged  grace works on it: ticket 7" in cli("show", id_).stdout
     assert re.search(r"is ignored until 20\d\d-", cli("ignore", id_, "--for", "2h").stdout)
     cli("resolve", id_)
 
     assert "nothing is wrong" in cli().stdout
     assert "KeyError" in cli("list", "--state", "resolved").stdout
     recorded = [(one.what, one.which) for one in list_actions(get_state(failing).inbox, 10)]
+    assert "grace" not in {one.who for one in list_actions(get_state(failing).inbox, 10)}
     assert recorded == [(verb, f"issue {id_}") for verb in ("resolve", "ignore", "ack")]
     assert run("actions").stdout.count(f"issue {id_} (KeyError: …)") == 3
 

@@ -279,14 +279,15 @@ def test_an_issue_is_acknowledged_ignored_and_resolved(failing):
     path = f"failures/{issue.id}"
 
     told = [
-        failing.act(f"{path}/ack", why=" ticket\n7 "),
+        failing.act(f"{path}/ack", to="grace", why=" ticket\n7 "),
+        failing.get("failures").text.count("grace works on it: ticket 7"),
         failing.act(f"{path}/ignore", duration="2h"),
         failing.act(f"{path}/resolve", why=""),
     ]
 
     assert told[0] == "The issue is acknowledged."
-    assert re.fullmatch(r"The issue is ignored until 20\d\d-\d\d-\d\d \d\d:\d\d UTC\.", told[1])
-    assert told[2] == "The issue is resolved."
+    assert re.fullmatch(r"The issue is ignored until 20\d\d-\d\d-\d\d \d\d:\d\d UTC\.", told[2])
+    assert (told[1], told[3]) == (1, "The issue is resolved.")
     assert [row[:3] for row in recorded(failing)] == [
         ("alice", verb, f"issue {issue.id}") for verb in ("resolve", "ignore", "ack")
     ]
