@@ -164,7 +164,10 @@ def process(
     try:
         yield started
         if started.poll() is not None:
-            sys.exit(log.read_text())
+            sys.exit(f"it has ended with {started.returncode}")
+    except SystemExit:
+        print(log.read_text(), file=sys.stderr)
+        raise
     finally:
         started.send_signal(signal.SIGTERM)
         try:
@@ -174,7 +177,7 @@ def process(
             started.wait()
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
     """Wait until something holds."""
     end = time.monotonic() + seconds
     while not condition():
