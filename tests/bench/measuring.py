@@ -15,6 +15,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +135,7 @@ def inbox_at(place: Place, **more: Any) -> Iterator[tuple[Inbox, str]]:
     """A new inbox and its URL; closed and gone afterwards."""
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(place(Path(stack.enter_context(tempfile.TemporaryDirectory()))))
-        yield stack.enter_context(contextlib.closing(made(url, **more))), url
+        yield stack.enter_context(closing(made(url, **more))), url
 
 
 def count_succeeded(inbox: Inbox) -> int:
@@ -186,8 +188,9 @@ def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
-def listens(port: int) -> bool:
-    """Return whether a connection is taken there."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
+def answers(port: int, path: str, *statuses: int) -> bool:
+    """Return whether a GET is answered there now, with one of these statuses if any are given."""
+    with contextlib.suppress(OSError), closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().status in statuses or not statuses
     return False
