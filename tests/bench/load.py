@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from measuring import BODY, SECRET, free_port, listens, process, wait_for
+from measuring import BODY, SECRET, answers, free_port, process, wait_for
 
 from billhook.signing import StandardWebhooks
 
@@ -84,7 +84,7 @@ def gunicorn(
     command = [sys.executable, "-m", "gunicorn", "-w", str(PROCESSES), *flags, "--no-control-socket"]
     command += ["-b", f"127.0.0.1:{port}", f"apps:{factory}()"]
     with process(command, folder / "gunicorn.log", **environment) as server:
-        wait_for(lambda: listens(port))
+        wait_for(lambda: answers(port, "/"))
         time.sleep(0.5)  # the other process
         yield f"http://127.0.0.1:{port}", server.pid
 

@@ -15,6 +15,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +135,7 @@ def inbox_at(place: Place, **more: Any) -> Iterator[tuple[Inbox, str]]:
     """A new inbox and its URL; closed and gone afterwards."""
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(place(Path(stack.enter_context(tempfile.TemporaryDirectory()))))
-        yield stack.enter_context(contextlib.closing(made(url, **more))), url
+        yield stack.enter_context(closing(made(url, **more))), url
 
 
 def count_succeeded(inbox: Inbox) -> int:
@@ -164,7 +166,10 @@ def process(
     try:
         yield started
         if started.poll() is not None:
-            sys.exit(log.read_text())
+            sys.exit(f"it has ended with {started.returncode}")
+    except SystemExit:
+        print(log.read_text(), file=sys.stderr)
+        raise
     finally:
         started.send_signal(signal.SIGTERM)
         try:
@@ -174,7 +179,7 @@ def process(
             started.wait()
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
     """Wait until something holds."""
     end = time.monotonic() + seconds
     while not condition():
@@ -183,8 +188,9 @@ def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def listens(port: int) -> bool:
-    """Return whether a connection is taken there."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
+def answers(port: int, path: str, *statuses: int) -> bool:
+    """Return whether a GET is answered there now, with one of these statuses if any are given."""
+    with contextlib.suppress(OSError), closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().status in statuses or not statuses
     return False

@@ -28,7 +28,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from measuring import free_port, listens, options, process, ratios, save, spread, timed, wait_for
+from measuring import answers, free_port, options, process, ratios, save, spread, timed, wait_for
 
 from billhook.sandbox import Sandbox, SandboxOptions
 
@@ -235,7 +235,7 @@ def served(path: Path) -> Iterator[Caller]:
     port = free_port()
     environ = {"BENCH_FILE": str(path), "BENCH_PORT": str(port)}
     with process(command, path.with_name("log"), **environ):
-        wait_for(lambda: listens(port))
+        wait_for(lambda: answers(port, "/"))
         caller = Caller(port)
         yield caller
         caller.close()

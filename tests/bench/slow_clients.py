@@ -20,7 +20,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -28,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from measuring import BODY, SECRET, free_port, options, process, save, wait_for
+from measuring import BODY, SECRET, answers, free_port, options, process, save, wait_for
 
 from billhook.cli.serve import web_command
 from billhook.signing import StandardWebhooks
@@ -190,15 +189,9 @@ def _receiver(folder: Path, workers: int, threads: int | None, flags: list[str])
     }
     *command, app = web_command(f"127.0.0.1:{port}", workers, threads)
     with process([*command, *flags, app], folder / "log", **environ) as server:
-        wait_for(lambda: _is_up(port))
+        wait_for(lambda: answers(port, "/healthz", 200))
         time.sleep(1.0)  # the second process
         yield port, server.pid
-
-
-def _is_up(port: int) -> bool:
-    with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
-        return True
-    return False
 
 
 def _collect(process: subprocess.Popen[str], reports: list[dict[str, int]]) -> None:

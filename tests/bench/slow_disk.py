@@ -14,13 +14,23 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections import Counter
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from measuring import BODY, HERE, SECRET, at_once, free_port, options, process, save, spread, wait_for
+from measuring import (
+    BODY,
+    HERE,
+    SECRET,
+    answers,
+    at_once,
+    free_port,
+    options,
+    process,
+    save,
+    spread,
+    wait_for,
+)
 
 from billhook.signing import StandardWebhooks
 
@@ -88,15 +98,9 @@ def measure(
     }
     program = [sys.executable, "-m", *command, f"127.0.0.1:{port}"]
     with process(program, folder / "log", **environ):
-        wait_for(lambda: _is_ready(port), 120)
+        wait_for(lambda: answers(port, "/readyz", 200), 120)
         send(port, 4, milliseconds / 1000 * 30)  # each process has begun to write
         return send(port, SENDERS, seconds)
-
-
-def _is_ready(port: int) -> bool:
-    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
-        return True
-    return False
 
 
 def send(port: int, senders: int, seconds: float) -> tuple[Counter[int], float]:
