@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from billhook.clock import format_time
+from billhook.clock import format_duration, format_time
 from billhook.doctor.finding import Finding, Level
-from billhook.inbox.condition_checks import Facts, find_no_worker
+from billhook.inbox.condition_checks import Facts, worker_missing_since
 from billhook.inbox.conditions import CONDITIONS, LIMITS, HeldCondition, Severity
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import inbox_facts
@@ -25,8 +25,17 @@ if TYPE_CHECKING:
     from billhook.inbox import Inbox
 
 _NETWORK = (
-    *("nfs", "cifs", "smb", "afs", "9p", "ceph", "gluster", "lustre"),
-    *("fuse.sshfs", "fuse.s3fs", "davfs"),
+    "nfs",
+    "cifs",
+    "smb",
+    "afs",
+    "9p",
+    "ceph",
+    "gluster",
+    "lustre",
+    "fuse.sshfs",
+    "fuse.s3fs",
+    "davfs",
 )
 _MEMORY = ("tmpfs", "ramfs")
 _FIXED_VERSION = (3, 51, 3)
@@ -78,11 +87,11 @@ def sqlite_findings(facts: SqliteFacts, platform: str = sys.platform) -> Iterato
             "on Linux with x86-64: `pip install --upgrade pysqlite3`; elsewhere upgrade SQLite, or leave the "
             "file to billhook, and back it up with `billhook db backup`",
         )  # fmt: skip
-    for may in ("write", "read"):
+    for level, may in (("error", "write"), ("warning", "read")):
         files = [name for name, access in facts.lax_files.items() if access == may]
         if files:
             yield Finding(
-                "error" if may == "write" else "warning", f"inbox-mode-{may}",
+                "error" if level == "error" else "warning", f"inbox-mode-{may}",
                 f"other users may {may} {', '.join(files)}",
                 "the inbox holds customers' data, and what handlers will be given",
                 f"chmod 600 {shlex.join(files)}",
@@ -316,12 +325,16 @@ def about_worker(setup: Setup) -> Iterator[Finding]:
 
 def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> Finding | None:
     """Return the finding that no worker seems to serve the inbox; None if one does."""
-    for _, text in find_no_worker(Facts(inbox, now, engine)):
-        why, seen_at = "deliveries are stored, and no handler is called", inbox.worker_seen_at()
-        if seen_at is not None:
-            why = f"the last was seen at {format_time(seen_at)} UTC; {why}"
-        return Finding("warning", "no-worker", text.capitalize(), why, _how_to_start(engine, own_app=own_app))
-    return None
+    missing, seen_at = worker_missing_since(Facts(inbox, now, engine))
+    if not missing:
+        return None
+    what, why = "No worker is running", "deliveries are stored, and no handler is called"
+    if seen_at is not None:
+        age = format_duration((now - seen_at).total_seconds())
+        number, unit = age.split(" ")[:2]  # one unit is enough here
+        what = f"No worker has been seen for {number} {unit}"
+        why = f"the last was seen at {format_time(seen_at)} UTC; {why}"
+    return Finding("warning", "no-worker", what, why, _how_to_start(engine, own_app=own_app))
 
 
 def _how_to_start(engine: str, *, own_app: bool) -> str:

@@ -11,6 +11,8 @@ import threading
 from datetime import UTC, datetime
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from flask import Flask, Response, abort, redirect, request
 from flask_wtf.csrf import CSRFProtect
 from werkzeug.exceptions import NotFound
@@ -26,7 +28,6 @@ from billhook.signing import TimestampedRSA
 from support.apps import deliver, inbox_file
 from support.inbox_view import open_inbox, rows
 from support.signing import PATH, SECRET, signed
-from support.signing_cases import rsa_pems
 from support.timeouts import scaled
 
 
@@ -91,69 +92,107 @@ def test_check_starts_no_handling_of_stored_deliveries(shop):
     assert (after_the_probe, after_a_request) == (False, True)
 
 
-EXCLUDE = 'exclude requests with request.blueprint == "billhook" from'
-AFTER = f"{EXCLUDE} after_request and teardown hooks and from middleware"
-APP = "came from the app, not from billhook"
-HOOK = "a before_request hook (test_check.<lambda>)"
-CHANGED = "billhook answered 200, but a hook or middleware of the app changed it"
+LAMBDA = "a before_request hook (test_check.<lambda>)"
 
 
-def before(hook):
+def login():
+    if request.blueprint != "shop":
+        abort(401)
+
+
+@pytest.mark.parametrize(
+    ("hook", "status", "told"),
+    [
+        (login, 401, "a before_request hook (test_check.login) or an error handler"),
+        (
+            lambda: redirect("/login"),
+            302,
+            f"a redirect, for example to a login page, by {LAMBDA} or middleware",
+        ),
+        (
+            lambda: ("no", 429),
+            429,
+            f"a rate limit, by {LAMBDA} or middleware",
+        ),
+    ],
+)
+def test_check_reports_a_before_request_hook_that_answers_and_the_remedy(shop, hook, status, told):
+    app = shop(BILLHOOK_ENGINE="thread")
     hook.__module__ = "test_check"
-    return lambda app: app.before_request(hook)
+    app.before_request(hook)
+
+    assert refusal(app) == (
+        f"{status} came from the app, not from billhook: {told}: exclude requests with request.blueprint == "
+        '"billhook" from it'
+    )
 
 
-def to_https():
-    return None if request.is_secure else redirect(request.url.replace("http", "https", 1))
+def test_check_reports_a_redirect_of_what_a_proxy_passes_on_without_tls(shop):
+    app = shop()
+    app.before_request(
+        lambda: None if request.is_secure else redirect(request.url.replace("http", "https", 1))
+    )
+
+    told = refusal(app)
+    assert told.startswith("302 came from the app, not from billhook: a redirect")
+    assert told.endswith("over plain HTTP with X-Forwarded-Proto: https, and over https it is received")
+    app.wsgi_app = ProxyFix(app.wsgi_app)
+    assert checked(app)[0] == 0
 
 
-def read_two_bytes(app):
+def test_check_says_what_middleware_did_that_emptied_the_body(shop):
+    app = shop(BILLHOOK_DEADLINE_SECONDS=0.5)
     inner = app.wsgi_app
     app.wsgi_app = lambda environ, start: [environ["wsgi.input"].read(2), inner(environ, start)][1]
 
+    assert refusal(app).startswith(
+        "billhook answered 400: code of the app read the body before billhook and put nothing in its place: "
+    )
 
-def break_off(response):
-    request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+
+def test_a_hook_that_asks_for_csrf_tokens_itself_is_reported(shop):
+    app = shop(SECRET_KEY="x", WTF_CSRF_CHECK_DEFAULT=False)
+    csrf = CSRFProtect(app)
+    app.before_request(lambda: csrf.protect())
+
+    assert "400 came from the app, not from billhook: a before_request hook (" in refusal(app)
+
+
+def failed(response):
+    response.status_code = 500
     return response
 
 
-BROKEN = [
-    (before(lambda: abort(401)), f"401 {APP}: {HOOK} or an error handler: {EXCLUDE} it"),
-    (
-        before(lambda: redirect("/login")),
-        f"302 {APP}: a redirect, for example to a login page, by {HOOK} or middleware: {EXCLUDE} it",
-    ),
-    (before(lambda: ("no", 429)), f"429 {APP}: a rate limit, by {HOOK} or middleware: {EXCLUDE} it"),
-    (
-        before(to_https),
-        "it came over plain HTTP with X-Forwarded-Proto: https, and over https it is received",
-    ),
-    (before(lambda: request.environ.pop("HTTP_WEBHOOK_SIGNATURE") and None), "billhook answered 401"),
-    (lambda app: app.before_request(CSRFProtect(app).protect), f"400 {APP}: a before_request hook ("),
-    (
-        read_two_bytes,
-        "billhook answered 400: code of the app read the body before billhook and put nothing in its place",
-    ),
-    (lambda app: app.after_request(lambda _: Response(status=204)), f"{CHANGED} to 204: {AFTER}"),
-    (lambda app: app.after_request(lambda _: Response("{}")), f"{CHANGED} by another with the same status: "),
-    (lambda app: app.after_request(break_off), "its sender got no answer (RemoteDisconnected"),
-]
+def wrapped(response):
+    response.set_data(json.dumps({"data": response.get_json()}))
+    return response
 
 
-@pytest.mark.parametrize(("change", "told"), BROKEN)
-def test_check_reports_what_the_app_does_to_a_delivery_and_the_remedy(shop, change, told):
-    app = shop(SECRET_KEY="x", WTF_CSRF_CHECK_DEFAULT=False, BILLHOOK_DEADLINE_SECONDS=0.5)
-    change(app)
-
-    assert told in refusal(app)
-
-
-def test_check_of_an_app_that_redirects_to_https_needs_proxy_fix(shop):
+@pytest.mark.parametrize(
+    ("hook", "changed"),
+    [
+        (failed, "to 500"),
+        (lambda response: redirect("/"), "to 302"),
+        (lambda response: Response(status=204), "to 204"),
+        (wrapped, "by another with the same status"),
+    ],
+)
+def test_check_reports_an_after_request_hook_that_changes_the_answer(shop, hook, changed):
     app = shop()
-    app.before_request(to_https)
-    app.wsgi_app = ProxyFix(app.wsgi_app)
+    app.after_request(hook)
 
-    assert checked(app)[0] == 0
+    assert refusal(app) == (
+        f"billhook answered 200, but a hook or middleware of the app changed it {changed}: exclude requests "
+        'with request.blueprint == "billhook" from after_request and teardown hooks and from middleware'
+    )
+
+
+def test_check_reports_middleware_that_changes_the_answer(shop):
+    app = shop()
+    inner = app.wsgi_app
+    app.wsgi_app = lambda environ, start: [b"".join(inner(environ, start)).upper()]
+
+    assert "changed it by another with the same status" in refusal(app)
 
 
 # --- what a test client would not show --------------------------------------------------------------
@@ -177,7 +216,8 @@ def test_check_reports_an_answer_that_the_sender_does_not_get(shop, monkeypatch)
 
     assert refusal(app) == (
         "billhook answered 200, but its sender got no answer (no answer in time): code of the app that runs "
-        f"after billhook does not end, or reads more of the body than there is: {AFTER}"
+        "after billhook does not end, or reads more of the body than there is: exclude requests with "
+        'request.blueprint == "billhook" from after_request and teardown hooks and from middleware'
     )
     assert app.test_client().post(PATH, data=b"{}", headers=signed()).status_code == 200  # sees nothing of it
 
@@ -193,8 +233,20 @@ def test_check_reports_code_before_the_receiver_that_does_not_end(shop, monkeypa
     assert code == 1
     assert found[f"POST {PATH}"] == (
         "no answer (no answer in time), and billhook was not reached: code of the app that runs before it "
-        f"does not end: {EXCLUDE} before_request hooks and from middleware"
+        'does not end: exclude requests with request.blueprint == "billhook" from before_request hooks and '
+        "from middleware"
     )
+
+
+def test_check_reports_an_answer_that_breaks_off(shop):
+    app = shop()
+
+    @app.after_request
+    def break_off(response):
+        request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+        return response
+
+    assert "its sender got no answer (RemoteDisconnected" in refusal(app)
 
 
 def test_hooks_of_the_app_may_read_the_probes_body(shop):
@@ -236,14 +288,13 @@ def test_a_stranger_who_finds_the_port_of_a_check_reaches_nothing_of_the_app(sho
             socket.create_connection(("127.0.0.1", port))
 
 
-def test_check_reports_an_app_that_raises_and_prints_nothing_of_the_server_that_it_runs(shop, caplog):
+def test_check_prints_nothing_of_the_server_that_it_runs(shop, caplog):
     app = shop(TESTING=True)
     app.before_request(lambda: 1 // 0)
 
     result = app.test_cli_runner().invoke(args=["billhook", "check", "--json"])
 
-    told = [one["told"] for one in json.loads(result.stdout)["checks"] if one["what"] == f"POST {PATH}"]
-    assert "the app raised ZeroDivisionError" in told[0]
+    assert json.loads(result.stdout)
     assert (result.stderr, caplog.text) == ("", "")
 
 
@@ -276,6 +327,15 @@ def test_check_reaches_an_app_with_a_root_that_a_dispatcher_strips(shop, mount):
 
     assert checked(app)[0] == 0
     assert roots == [("/shop", PATH)] * 2
+
+
+def test_check_of_a_path_below_a_root_that_no_receiver_has_is_a_404(shop):
+    app = shop(APPLICATION_ROOT="/shop")
+
+    code, found = checked(app, "--path", "/other")
+
+    assert code == 1
+    assert "404 came from the app" in found["POST /other"]
 
 
 @pytest.mark.parametrize(
@@ -319,9 +379,8 @@ def test_check_reaches_a_receiver_of_one_host(tmp_path, run):
     assert hosts == ["in.example"] * 2
 
 
-@pytest.mark.parametrize("root", ["/", "/shop"])
-def test_check_of_an_unknown_path_lists_the_receiver_paths(shop, root):
-    app = shop(APPLICATION_ROOT=root)
+def test_check_of_an_unknown_path_lists_the_receiver_paths(shop):
+    app = shop()
 
     assert checked(app, "--path", PATH + "/")[0] == 0
     code, found = checked(app, "--path", "/webhooks/bill")
@@ -332,9 +391,34 @@ def test_check_of_an_unknown_path_lists_the_receiver_paths(shop, root):
     )
 
 
+def test_check_reports_401_when_middleware_drops_the_signature(shop):
+    app = shop()
+    inner = app.wsgi_app
+
+    def without_signature(environ, start):
+        environ.pop("HTTP_WEBHOOK_SIGNATURE", None)
+        return inner(environ, start)
+
+    app.wsgi_app = without_signature
+
+    assert "billhook answered 401" in refusal(app)
+
+
+def test_check_reports_an_app_that_raises(shop):
+    app = shop(TESTING=True)
+    app.before_request(lambda: 1 // 0)
+
+    assert "the app raised ZeroDivisionError" in checked(app)[1][f"POST {PATH}"]
+
+
 @pytest.mark.parametrize("as_ids", [False, True])
 def test_check_of_a_source_with_only_public_keys_accepts_401(shop, as_ids):
-    public = rsa_pems("case")[1]
+    public = (
+        rsa.generate_private_key(65537, 2048)
+        .public_key()
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        .decode()
+    )
     scheme = TimestampedRSA(key_id_header="X-Key") if as_ids else TimestampedRSA()
     app = shop(sources=[Source("eu", scheme=scheme, secrets=[{"a": public} if as_ids else public])])
 
@@ -400,12 +484,17 @@ def test_an_app_has_its_own_handlers(shop):
         assert "HANDLERS is for `billhook` only: the Flask app has its own handlers" in result.stderr
 
 
-def test_check_finds_the_handlers_of_a_worker_that_runs(run, tmp_path):
-    without = run("check", SECRETS=SECRET)  # and it has made the inbox
-    assert without.exit_code == 1
-    text = " ".join(without.stdout.split())
+def test_check_without_handlers_says_how_to_name_them(run, tmp_path):
+    result = run("check", SECRETS=SECRET)
+
+    assert result.exit_code == 1
+    text = " ".join(result.stdout.split())
     assert "WRONG handlers" in text
     assert "name your modules or files as arguments, or in BILLHOOK_HANDLERS" in text
+
+
+def test_check_finds_the_handlers_of_a_worker_that_runs(run, tmp_path):
+    assert run("check", SECRETS=SECRET).exit_code == 1  # and it has made the inbox
     inbox = open_inbox(tmp_path / "billhook.db")
     now = datetime.now(UTC)
     inbox.record_worker(WorkerRecord("host:1:a", "worker", 2, now), now)

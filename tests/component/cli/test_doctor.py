@@ -497,6 +497,17 @@ def test_the_page_lists_each_finding():
     assert made == listed
 
 
+def test_deliveries_that_need_attention_are_a_note_that_leads_to_status(examined, inbox):
+    inbox.pause_handler("shop.book", None, datetime.now(UTC))  # which has a finding of its own
+    inbox.put(incoming("k", at=datetime.now(UTC) - timedelta(hours=1)))
+
+    found = examined()["see-status"]
+
+    assert found["level"] == "note"
+    assert found["what"] == "deliveries need attention: the oldest unfinished delivery waits for 1 h"
+    assert found["remedy"].startswith("`billhook status` lists")
+
+
 def test_it_changes_nothing(run, tmp_path, secret_file):
     secrets = secret_file(SECRET)
     before = sorted(tmp_path.iterdir())
@@ -510,59 +521,84 @@ def test_it_changes_nothing(run, tmp_path, secret_file):
 # --- refusals -----------------------------------------------------------------------------------------
 
 
-def put(minutes_ago):
-    return lambda inbox: inbox.put(incoming("k", at=datetime.now(UTC) - timedelta(minutes=minutes_ago)))
-
-
-def count_duplicate(inbox):
-    inbox.count(Counted.DUPLICATE, datetime.now(UTC), source="default", event_type="PingTest")
-
-
-def count_accepted(inbox):
-    accepted = Counts()
-    accepted.add(Counted.ACCEPTED, datetime.now(UTC), source="default", event_type="PingTest")
-    inbox._write_counts(accepted)
-
-
-NOT_SINCE = "about 83 signatures have matched no secret since the last accepted delivery"
-REFUSALS = [
-    ("stale", 3, None, "clock-refusals", ["3 genuine deliveries were refused", "412 s behind this clock"]),
-    ("future", 1, None, "clock-refusals", ["1 genuine delivery was refused: the signed time is 412 s ahead"]),
-    ("mismatch", 2, None, "refused-all", ["2 signatures matched no secret", "doctor signature"]),
-    # Not both secrets in both options, which would be refused.
-    ("mismatch", 83, put(10), "refused-since", [NOT_SINCE, "old one second in BILLHOOK_SECRETS_FILE, and"]),
-    # Controls: anyone can send wrong signatures. Those of deliveries that no worker has read were good.
-    ("mismatch", 1, put(0), None, []),
-    ("mismatch", 4, put(10), None, []),
-    ("mismatch", 83, put(-1), None, []),
-    ("mismatch", 1, count_duplicate, None, []),
-    ("mismatch", 2, count_accepted, None, []),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("cause", "number", "before", "code", "told"), REFUSALS)
-def test_refusals_tell_of_a_clock_or_a_secret(examined, inbox, cause, number, before, code, told):
-    if before is not None:
-        before(inbox)
-    seconds = None if cause == "mismatch" else 412.0
+def refused(inbox, cause, seconds=None, number=1):
     for _ in range(number):
         now = datetime.now(UTC)
         inbox.count(Counted.REFUSED, now, source="default", cause=cause, duration_seconds=seconds)
     inbox._counts.close()
 
-    found = {name: one for name, one in examined().items() if "refus" in name}
 
-    assert list(found) == ([code] if code else [])
-    for words in told:
-        assert words in f"{found[code]['what']}; {found[code]['remedy']}"
+@pytest.mark.parametrize(
+    ("cause", "text"), [("stale", "behind this clock"), ("future", "ahead of this clock")]
+)
+def test_a_clock_that_is_off_is_seen_in_refusals(examined, inbox, cause, text):
+    refused(inbox, cause, 412.0, number=3)
+
+    (found,) = examined().values()
+
+    assert found["code"] == "clock-refusals"
+    assert found["what"].startswith("3 genuine deliveries were refused")
+    assert f"412 s {text}" in found["what"]
 
 
-def test_deliveries_that_need_attention_are_a_note_that_leads_to_status(examined, inbox):
-    inbox.pause_handler("shop.book", None, datetime.now(UTC))  # which has a finding of its own
-    inbox.put(incoming("k", at=datetime.now(UTC) - timedelta(hours=1)))
+def test_one_refusal_is_told_in_the_singular(examined, inbox):
+    refused(inbox, "stale", 412.0)
 
-    found = examined()["see-status"]
+    (found,) = examined().values()
 
-    assert found["level"] == "note"
-    assert found["what"] == "deliveries need attention: the oldest unfinished delivery waits for 1 h"
-    assert found["remedy"].startswith("`billhook status` lists")
+    assert found["what"].startswith("1 genuine delivery was refused: the signed time is")
+
+
+def test_a_secret_that_fits_no_delivery_is_seen_in_refusals(examined, inbox):
+    refused(inbox, "mismatch", number=2)
+
+    (found,) = examined().values()
+
+    assert found["code"] == "refused-all"
+    assert "doctor signature" in found["remedy"]
+
+
+def test_control_wrong_signatures_beside_deliveries_that_no_worker_has_read_are_no_finding(examined, inbox):
+    """Their signatures were good, and they are counted only when a worker reads them."""
+    inbox.put(incoming("k", at=datetime.now(UTC)))
+    refused(inbox, "mismatch")
+
+    assert "refused-all" not in {found["code"] for found in examined().values()}
+
+
+def test_a_secret_that_was_changed_at_the_service_is_seen_after_the_last_accepted_delivery(examined, inbox):
+    inbox.put(incoming("k", at=datetime.now(UTC) - timedelta(minutes=10)))
+    refused(inbox, "mismatch", number=83)
+
+    (found,) = (found for found in examined().values() if found["code"] == "refused-since")
+
+    assert "about 83 signatures have matched no secret since the last accepted delivery" in found["what"]
+    assert "changed at the service" in found["why"]
+    assert "the old one second in BILLHOOK_SECRETS_FILE, and" in found["remedy"]  # both set would be refused
+
+
+@pytest.mark.parametrize(("mismatches", "minutes"), [(4, 10), (83, -1)])
+def test_control_few_wrong_signatures_or_an_accepted_delivery_after_them_are_no_finding(
+    examined, inbox, mismatches, minutes
+):
+    refused(inbox, "mismatch", number=mismatches)
+    inbox.put(incoming("k", at=datetime.now(UTC) - timedelta(minutes=minutes)))
+
+    assert "refused-since" not in {found["code"] for found in examined().values()}
+
+
+def test_control_wrong_signatures_beside_duplicates_are_no_finding(examined, inbox):
+    inbox.count(Counted.DUPLICATE, datetime.now(UTC), source="default", event_type="PingTest")
+    refused(inbox, "mismatch")
+
+    assert "refused-all" not in {found["code"] for found in examined().values()}
+
+
+def test_control_wrong_signatures_beside_accepted_deliveries_are_no_finding(examined, inbox):
+    """Anyone can send them."""
+    refused(inbox, "mismatch", number=2)
+    accepted = Counts()
+    accepted.add(Counted.ACCEPTED, datetime.now(UTC), source="default", event_type="PingTest")
+    inbox._write_counts(accepted)
+
+    assert examined() == {}

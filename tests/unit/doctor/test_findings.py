@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 from billhook import gunicorn_conf
 from billhook.doctor.checks import clock_text, retention_text, secret_files_text, workers_text
 from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
@@ -53,70 +51,58 @@ def codes(findings) -> list[tuple[str, str]]:
     return [(each.level, each.code) for each in found]
 
 
-OUR_OWN = {name: value for name, value in vars(gunicorn_conf).items() if not name.startswith("_")}
+def test_a_good_inbox_has_no_findings():
+    assert codes(sqlite_findings(GOOD_SQLITE, "darwin")) == []
+    assert codes(postgres_findings(GOOD_POSTGRES)) == []
 
 
-def of_sqlite(**changes):
-    return codes(sqlite_findings(replace(GOOD_SQLITE, **changes), "darwin"))
+SQLITE_FAULTS = [
+    ({"journal_mode": "delete"}, "error", "sqlite-durability"),
+    ({"synchronous": 1}, "error", "sqlite-durability"),
+    ({"fullfsync": False}, "error", "sqlite-fullfsync"),
+    ({"file_system": "nfs4"}, "error", "network-file-system"),
+    ({"file_system": "fuse.sshfs"}, "error", "network-file-system"),
+    ({"file_system": "tmpfs"}, "error", "inbox-in-memory"),
+    ({"file_system": "overlay"}, "warning", "inbox-in-container"),
+    ({"version": (3, 40, 1)}, "note", "sqlite-version"),
+    ({"lax_files": {"/srv/billhook.db": "read"}}, "warning", "inbox-mode-read"),
+    ({"lax_files": {"/srv/billhook.db-wal": "write"}}, "error", "inbox-mode-write"),
+]
 
 
-def of_postgres(**changes):
-    return codes(postgres_findings(replace(GOOD_POSTGRES, **changes)))
+def test_each_fault_of_a_sqlite_inbox_is_one_finding():
+    for fault, level, code in SQLITE_FAULTS:
+        found = codes(sqlite_findings(replace(GOOD_SQLITE, **fault), "darwin"))
+        assert found == [(level, code)], fault
 
 
-def of_gunicorn(**changes):
-    return codes(gunicorn_findings({**OUR_OWN, **changes}, 2.5))
-
-
-FAULTS = {
-    of_sqlite: [
-        ({"journal_mode": "delete"}, "error", "sqlite-durability"),
-        ({"synchronous": 1}, "error", "sqlite-durability"),
-        ({"fullfsync": False}, "error", "sqlite-fullfsync"),
-        ({"file_system": "nfs4"}, "error", "network-file-system"),
-        ({"file_system": "fuse.sshfs"}, "error", "network-file-system"),
-        ({"file_system": "tmpfs"}, "error", "inbox-in-memory"),
-        ({"file_system": "overlay"}, "warning", "inbox-in-container"),
-        ({"version": (3, 40, 1)}, "note", "sqlite-version"),
-        ({"lax_files": {"/srv/billhook.db": "read"}}, "warning", "inbox-mode-read"),
-        ({"lax_files": {"/srv/billhook.db-wal": "write"}}, "error", "inbox-mode-write"),
-    ],
-    of_postgres: [
-        ({"version": 14}, "error", "postgres-version"),
-        ({"fsync": False}, "error", "postgres-fsync"),
-        ({"full_page_writes": False}, "error", "postgres-fsync"),
-        ({"sslmode": "require"}, "warning", "postgres-tls"),
-        ({"sslmode": "prefer", "encrypted": False}, "warning", "postgres-tls"),
-        ({"superuser": True}, "warning", "postgres-superuser"),
-        ({"pooler": "transaction"}, "note", "pooler"),
-        ({"pooler": "session"}, "note", "pooler"),
-    ],
-    of_gunicorn: [
-        ({"worker_class": "sync", "threads": 1}, "error", "gunicorn-worker-class"),
-        ({"worker_class": "asgi"}, "warning", "gunicorn-worker-class"),
-        ({"worker_class": "gthread", "threads": 4}, "warning", "gunicorn-threads"),
-        ({"timeout": 0}, "warning", "gunicorn-timeout"),
-        ({"timeout": 2}, "warning", "gunicorn-timeout"),
-        ({"graceful_timeout": 3}, "warning", "gunicorn-graceful-timeout"),
-        ({"keepalive": 2}, "note", "gunicorn-keepalive"),
-        ({"preload_app": True}, "warning", "gunicorn-preload"),
-        ({"forwarded_allow_ips": "*"}, "warning", "gunicorn-forwarded"),
-    ],
-}
-
-
-@pytest.mark.parametrize("judge", FAULTS)
-def test_each_fault_is_one_finding_and_what_is_good_has_none(judge):
-    assert judge() == []
-    for fault, level, code in FAULTS[judge]:
-        assert judge(**fault) == [(level, code)], fault
-
-
-def test_what_is_no_fault():
+def test_fullfsync_matters_on_macos_alone_and_an_unknown_file_system_is_no_fault():
     facts = replace(GOOD_SQLITE, fullfsync=False, file_system=None)
-    assert codes(sqlite_findings(facts, "linux")) == []  # fullfsync is of macOS alone
-    assert of_postgres(local=True, encrypted=False, sslmode="prefer") == []  # on the same machine
-    assert of_gunicorn(worker_class="gthread") == []
+
+    assert codes(sqlite_findings(facts, "linux")) == []
+
+
+SERVER_FAULTS = [
+    ({"version": 14}, "error", "postgres-version"),
+    ({"fsync": False}, "error", "postgres-fsync"),
+    ({"full_page_writes": False}, "error", "postgres-fsync"),
+    ({"sslmode": "require"}, "warning", "postgres-tls"),
+    ({"sslmode": "prefer", "encrypted": False}, "warning", "postgres-tls"),
+    ({"superuser": True}, "warning", "postgres-superuser"),
+    ({"pooler": "transaction"}, "note", "pooler"),
+    ({"pooler": "session"}, "note", "pooler"),
+]
+
+
+def test_each_fault_of_a_server_is_one_finding():
+    for fault, level, code in SERVER_FAULTS:
+        assert codes(postgres_findings(replace(GOOD_POSTGRES, **fault))) == [(level, code)], fault
+
+
+def test_a_server_on_the_same_machine_needs_no_tls():
+    facts = replace(GOOD_POSTGRES, local=True, encrypted=False, sslmode="prefer")
+
+    assert codes(postgres_findings(facts)) == []
 
 
 def test_the_file_system_is_that_of_the_innermost_mount(tmp_path):
@@ -141,12 +127,37 @@ def test_a_host_is_local_if_no_network_is_between():
 
 # --- gunicorn -------------------------------------------------------------------------------------
 
+OUR_OWN = {name: value for name, value in vars(gunicorn_conf).items() if not name.startswith("_")}
+
+
+def test_our_own_settings_have_no_findings():
+    assert codes(gunicorn_findings(OUR_OWN, 2.5)) == []
+
+
+GUNICORN_FAULTS = [
+    ({"worker_class": "sync", "threads": 1}, "error", "gunicorn-worker-class"),
+    ({"worker_class": "asgi"}, "warning", "gunicorn-worker-class"),
+    ({"worker_class": "gthread", "threads": 4}, "warning", "gunicorn-threads"),
+    ({"timeout": 0}, "warning", "gunicorn-timeout"),
+    ({"timeout": 2}, "warning", "gunicorn-timeout"),
+    ({"graceful_timeout": 3}, "warning", "gunicorn-graceful-timeout"),
+    ({"keepalive": 2}, "note", "gunicorn-keepalive"),
+    ({"preload_app": True}, "warning", "gunicorn-preload"),
+    ({"forwarded_allow_ips": "*"}, "warning", "gunicorn-forwarded"),
+]
+
+
+def test_each_fault_of_gunicorns_settings_is_one_finding():
+    for changes, level, code in GUNICORN_FAULTS:
+        assert codes(gunicorn_findings({**OUR_OWN, **changes}, 2.5)) == [(level, code)], changes
+
 
 def test_what_a_settings_file_leaves_out_is_gunicorns_default():
     assert codes(gunicorn_findings({}, 2.5)) == [
         ("error", "gunicorn-worker-class"),
         ("note", "gunicorn-keepalive"),
     ]
+    assert codes(gunicorn_findings({**OUR_OWN, "worker_class": "gthread"}, 2.5)) == []
 
 
 def test_a_settings_file_that_raises_is_a_finding(tmp_path):
