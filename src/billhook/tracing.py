@@ -116,12 +116,10 @@ class _Tracing:
 
         # Accept only what W3C's Trace Context allows, which excludes a header sent twice, as it contains a
         # comma. In a context without the current span only the sender's span counts.
-        sent = self._propagator.extract(delivery.headers)
-        origin = trace.get_current_span(
-            self._propagator.extract(delivery.headers, Context())
-        ).get_span_context()
+        alone = self._propagator.extract(delivery.headers, Context())
+        origin = trace.get_current_span(alone).get_span_context()
         if not origin.is_valid:
             return None, []
         if delivery.attempt == 1 and not delivery.replays:
-            return sent, []
+            return self._propagator.extract(delivery.headers), []
         return None, [trace.Link(origin)]

@@ -21,7 +21,7 @@ from billhook.dashboard.context import (
 )
 from billhook.events import EVENT_TYPES
 from billhook.inbox.condition_checks import Facts, number_text
-from billhook.inbox.conditions import Condition, HeldCondition, judge
+from billhook.inbox.conditions import Condition, judge
 from billhook.inbox.counts import OTHER_TYPES, ROWS_READ, Counted
 from billhook.inbox.overview import Overview, PeriodFigures, read_overview
 from billhook.pages.charts import Bars, Sparkline, sparkline
@@ -56,14 +56,6 @@ class Place(NamedTuple):
         return url_for(self.view, state=self.state) + self.fragment
 
 
-class NextStep(NamedTuple):
-    """What to do first about the gravest condition: a page, and the command of billhook that does as much."""
-
-    name: str
-    url: str
-    command: str
-
-
 _FAILURES = Place("failures", ".failures")
 _WORKERS = Place("workers", ".workers")
 _PLACES = {
@@ -93,7 +85,8 @@ def show_overview(context: DashboardContext) -> Response:
         accepted=number_text(accepted, ROWS_READ) if name == "1h" else f"{accepted:,}",
         troubles=[(one.text, _place(one.condition).url) for one in judgement.problems],
         all_well=judgement.all_well,
-        next_step=_next_step(judgement.problems),
+        next_place=_place(judgement.problems[0].condition) if judgement.problems else None,
+        first_command=next((one.condition.first_command(one.subject) for one in judgement.problems), ""),
         tones={one.condition.name: SEVERITY_TONES[one.condition.severity] for one in judgement.problems},
         worst=SEVERITY_TONES[judgement.worst] if judgement.worst else "good",
         range=name,
@@ -111,14 +104,6 @@ def _place(condition: Condition) -> Place:
     """Return the page of a condition; of one with an issue and no page of its own these are the failures."""
     other = Place("health", ".health") if condition.kind is None else _FAILURES
     return _PLACES.get(condition.name, other)
-
-
-def _next_step(problems: Sequence[HeldCondition]) -> NextStep | None:
-    if not problems:
-        return None
-    condition, subject, _ = problems[0]
-    place = _place(condition)
-    return NextStep(place.name, place.url, condition.first_command(subject))
 
 
 def _received_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
