@@ -11,6 +11,7 @@ from typing import Any
 from flask import Flask, request
 
 from billhook.receiver.blueprint import webhook_routes
+from billhook.receiver.wsgi import TakenBody, read_body
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -60,7 +61,8 @@ def threads_floor() -> Any:
     receiver = state.wsgi_receiver
 
     def receive(environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
-        answer = receiver.accept(environ, route.source)
+        body = read_body(environ, receiver.rules.max_body_bytes)
+        answer = receiver.accept(environ, route.source, TakenBody(body, None, environ["wsgi.input"], 0.0))
         start_response(f"{answer.status} OK", [("Content-Length", str(len(answer.body)))])
         yield answer.body
 
