@@ -12,6 +12,7 @@ from flask import Flask, request
 from measuring import SECRET
 
 from billhook.receiver.blueprint import webhook_routes
+from billhook.receiver.wsgi import TakenBody, read_body
 
 
 def bare() -> Flask:
@@ -62,7 +63,8 @@ def threads_floor() -> Any:
     receiver = state.wsgi_receiver
 
     def receive(environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
-        answer = receiver.accept(environ, route.source)
+        body = read_body(environ, receiver.rules.max_body_bytes)
+        answer = receiver.accept(environ, route.source, TakenBody(body, None, environ["wsgi.input"], 0.0))
         start_response(f"{answer.status} OK", [("Content-Length", str(len(answer.body)))])
         yield answer.body
 

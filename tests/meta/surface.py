@@ -388,7 +388,7 @@ def package_lines() -> Iterator[str]:
         for name, target in entries.items():
             yield f"{group} {name} = {target}"
     plugin = (ROOT / "src" / "billhook_pytest.py").read_text()
-    for name in re.findall(r"@pytest.fixture.*\ndef (\w+)", plugin):
+    for name in re.findall(r"(?:@pytest.fixture\n+def |\n)(\w+)(?: = _of_app)?\(", plugin):
         yield f"fixture {name}"
 
 

@@ -64,15 +64,15 @@ def test_a_connection_ends_when_its_time_is_over_and_not_before(limits, clock, w
     assert (before, connection.ended) == ([], [ended])
 
 
-@pytest.mark.parametrize("waiting", ["without_body", "ended"])
-def test_what_the_application_waits_for_has_no_limit_here(limits, clock, waiting):
-    connection = FakeConnection()
-    getattr(limits, waiting).add(connection)
+def test_what_the_application_waits_for_has_no_limit_here(limits, clock):
+    connections = [FakeConnection(), FakeConnection()]
+    for waiting, connection in zip((limits.without_body, limits.ended), connections, strict=True):
+        waiting.add(connection)
 
     clock.now += 1e6
     limits.end_overdue(10)
 
-    assert connection.ended == []
+    assert [connection.ended for connection in connections] == [[], []]
 
 
 def test_time_runs_anew_when_a_connection_waits_again(limits, clock):
@@ -111,11 +111,8 @@ def test_there_is_room_below_the_limit_without_ending_any(limits, clock):
 
     assert limits.admit()
     assert idle.ended == []
-
-
-def test_there_is_none_when_every_connection_is_being_answered(limits):
-    limits.open = 2
-
+    limits.discard(idle)
+    limits.open = 2  # each of them is being answered
     assert not limits.admit()
 
 

@@ -80,9 +80,9 @@ class _ThreadReceipt:
     def result(self, timeout_seconds: float) -> Receipt:
         """Return the receipt or raise the error; TimeoutError after a time, and then the request gave up."""
         if not self._came.acquire(timeout=timeout_seconds):
-            if self.cancel():
+            if self.cancel():  # pragma: no branch - it may come at this moment
                 raise TimeoutError
-            self._came.acquire()  # it comes at this moment
+            self._came.acquire()  # pragma: no cover
         if isinstance(self._outcome, Exception):
             raise self._outcome
         return self._outcome  # type: ignore[no-any-return]

@@ -43,7 +43,9 @@ def batches(service) -> list[int]:
 # --- cutting --------------------------------------------------------------------------------------
 
 
-def test_a_generator_of_many_is_cut_by_the_number_of_events(service, client):
+def test_a_generator_of_many_is_cut_by_the_number_of_events_and_none_sends_nothing(service, client):
+    assert (list(client.events.ingest([])), service.taken) == ([], [])
+
     results = list(client.events.ingest(event(number) for number in range(2_500)))
 
     assert batches(service) == [1_000, 1_000, 500]
@@ -100,11 +102,6 @@ def test_events_are_taken_as_they_are_needed(service, client):
     assert (before, first.state) == (0, ACCEPTED)
     assert drawn == 1_001  # one more, to see that the batch is full
     assert batches(service) == [1_000]
-
-
-def test_ingesting_no_events_sends_nothing(service, client):
-    assert list(client.events.ingest([])) == []
-    assert service.taken == []
 
 
 SIZES = st.lists(st.integers(0, 3_000), max_size=60)
@@ -240,22 +237,15 @@ def test_an_ingestion_remembers_a_limited_number_of_refs(monkeypatch):
     assert states(results) == [ACCEPTED, ACCEPTED, ACCEPTED, DUPLICATE, INVALID]
 
 
-def test_an_event_whose_first_try_got_no_answer_is_never_invalid(service, client):
-    entry = json.loads(event(1).to_json())
-    refusal = {"validEvents": [], "invalidEvents": [{"event": entry, "error": "this id is in use"}]}
-    service.answer("POST /v2/events", BROKEN, answered(200, refusal))
-
-    (result,) = client.events.ingest([event(1)])
-
-    assert result.state is UNCONFIRMED
-    assert result.error == "an attempt got no answer, and the next one: this id is in use"
-
-
-def test_after_a_first_try_that_had_no_effect_a_refusal_is_invalid(service, client):
-    service.answer("POST /v2/events", LIMITED)
-    refused(service, json.loads(event(1).to_json()), "this id is in use")
-
-    assert states(client.events.ingest([event(1)])) == [INVALID]
+def test_a_refusal_is_invalid_unless_a_try_before_it_may_have_had_an_effect(service, client):
+    for first, state, told in (
+        (LIMITED, INVALID, "this id is in use"),
+        (BROKEN, UNCONFIRMED, "an attempt got no answer, and the next one: this id is in use"),
+    ):
+        service.answer("POST /v2/events", first)
+        refused(service, json.loads(event(1).to_json()), "this id is in use")
+        (result,) = client.events.ingest([event(1)])
+        assert (result.state, result.error) == (state, told)
 
 
 def test_a_batch_halved_after_a_lost_try_leaves_refusals_unconfirmed(service, client):
@@ -322,11 +312,7 @@ def test_a_service_with_smaller_limits_gets_smaller_batches(service, client):
     assert set(states(results)) == {ACCEPTED}
     assert [result.event.ref for result in results] == [f"r{number}" for number in range(10)]
     assert len(service.refs) == 10
-
-
-def test_a_single_event_that_is_too_large_is_reported_as_invalid(service, client):
-    service.max_bytes = 40_000
-
+    # A single event that is too large is reported.
     results = list(client.events.ingest([event("a"), of_size("b", 50_000), event("c")]))
 
     assert states(results) == [ACCEPTED, INVALID, ACCEPTED]
@@ -369,6 +355,3 @@ def test_progress_is_reported_after_each_batch(service, client):
         Progress(1, sizes[0], accepted=999, duplicate=1),
         Progress(2, sum(sizes), accepted=1_499, duplicate=1, invalid=1),
     ]
-
-
-# --- one batch ------------------------------------------------------------------------------------

@@ -70,15 +70,11 @@ def test_url_safe_base64_is_accepted_behind_its_prefix_alone():
     keys = StandardWebhooks().load([f"whsec_{url_safe}"])
     with pytest.raises(ConfigError, match="write whsec_ before it"):
         StandardWebhooks().load([url_safe])
-
-    StandardWebhooks().verify(headers, BODY, keys, event_type="PingTest", now=NOW, tolerance_seconds=300)
-
-
-def test_a_secret_that_has_its_prefix_is_not_told_to_write_it():
     with pytest.raises(ConfigError, match="is not valid base64: copy it whole") as refused:
         StandardWebhooks().load(["whsec_!!"])
-
     assert "write whsec_" not in str(refused.value)
+
+    StandardWebhooks().verify(headers, BODY, keys, event_type="PingTest", now=NOW, tolerance_seconds=300)
 
 
 def test_a_version_before_a_secret_is_left_out():

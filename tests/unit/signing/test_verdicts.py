@@ -184,20 +184,12 @@ def test_entries_of_unknown_names_beside_v1_are_ignored():
 
 def test_a_signature_is_checked_only_with_keys_of_its_version():
     whsk, whpk = ed25519_pair(b"\x01" * 32)
-    by_secret = STANDARD.sign()
-    by_key = StandardWebhooks().sign(b"{}", whsk, event_type="PingTest", now=NOW)
 
-    for delivery, secrets in ((by_secret, [whpk]), (Delivery(by_key, b"{}"), [WHSEC])):
+    # The last one is by the public key as a shared secret.
+    for signing, verifying in ((WHSEC, whpk), (whsk, WHSEC), (whpk.removeprefix("whpk_"), whpk)):
+        headers = StandardWebhooks().sign(b"{}", signing, event_type="PingTest", now=NOW)
         with pytest.raises(SignatureMismatch, match=NO_MATCH):
-            verify(StandardWebhooks(), delivery, secrets)
-
-
-def test_the_public_key_used_as_a_shared_secret_opens_nothing():
-    _, whpk = ed25519_pair(b"\x01" * 32)
-    forged = StandardWebhooks().sign(b"{}", whpk.removeprefix("whpk_"), event_type="PingTest", now=NOW)
-
-    with pytest.raises(SignatureMismatch, match=NO_MATCH):
-        verify(StandardWebhooks(), Delivery(forged, b"{}"), [whpk])
+            verify(StandardWebhooks(), Delivery(headers, b"{}"), [verifying])
 
 
 def test_a_whsec_secret_may_come_without_its_prefix_or_padding():
@@ -235,15 +227,9 @@ def test_the_key_id_chooses_the_key_and_an_unknown_one_is_a_mismatch():
         with pytest.raises(SignatureMismatch, match=NO_MATCH):
             verify(scheme, Delivery(by_b | {"X-Key": key_id}, b"{}"), keys)
     assert private_a != private_b
-
-
-def test_without_a_key_id_header_the_keys_of_a_mapping_are_all_tried():
-    private, public = rsa_pems("case")
-    headers = TimestampedRSA().sign(b"{}", {"b": private}, event_type="PingTest", now=NOW)
-
-    verdict = verify(TimestampedRSA(), Delivery(headers, b"{}"), {"a": rsa_pems("other")[1], "b": public})
-
-    assert verdict.signed_at == NOW
+    # Without such a header all keys of the mapping are tried.
+    headers = TimestampedRSA().sign(b"{}", {"b": private_b}, event_type="PingTest", now=NOW)
+    assert verify(TimestampedRSA(), Delivery(headers, b"{}"), keys).signed_at == NOW
 
 
 # --- time -----------------------------------------------------------------------------------------
@@ -292,14 +278,10 @@ def test_a_stale_signature_by_a_shared_secret_is_detected_beside_a_public_key():
         verify(StandardWebhooks(), STANDARD.sign(), [WHSEC, whpk], at=NOW + timedelta(hours=1))
 
 
-def test_a_signature_less_than_a_second_past_is_too_old_and_not_from_the_future():
+def test_a_signature_less_than_a_second_past_is_too_old_and_one_without_a_time_never():
     with pytest.raises(TimestampTooOld, match=r"signed 0\.5 s ago, the tolerance is 0 s"):
         STANDARD.verify(STANDARD.sign(), at=NOW + timedelta(seconds=0.5), tolerance_seconds=0)
-
-
-def test_a_scheme_without_a_time_is_never_stale():
     verdict = BODY_HMAC.verify(BODY_HMAC.sign(), at=NOW + timedelta(days=3650), tolerance_seconds=0)
-
     assert verdict.signed_at is None
 
 
