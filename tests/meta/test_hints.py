@@ -9,8 +9,8 @@ import billhook
 from billhook.program import COMMAND
 
 SOURCES = Path(billhook.__file__).parent
-# What is raised converts itself, as errors and findings do.
-THROUGH = {"in_program", "Finding"}
+# What is raised converts itself, as errors and findings do; a problem becomes a finding.
+THROUGH = {"in_program", "Finding", "Problem"}
 # The texts of exceptions, and the meaning of options, which is the README's table too.
 PASSED_ON = {"errors/framework.py", "settings.py"}
 EXEMPT = {
