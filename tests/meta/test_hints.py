@@ -7,8 +7,8 @@ import ast
 from billhook.program import COMMAND
 from support.source import modules
 
-# What is raised converts itself, as errors and findings do.
-THROUGH = {"in_program", "Finding"}
+# What is raised converts itself, as errors and findings do; a problem becomes a finding.
+THROUGH = {"in_program", "Finding", "Problem"}
 # The texts of exceptions, and the meaning of options, which is the README's table too.
 PASSED_ON = {"errors/framework.py", "settings.py"}
 EXEMPT = {
