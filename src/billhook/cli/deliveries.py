@@ -129,13 +129,8 @@ def deliveries() -> None:
     """
 
 
-deliveries.add_command(discard)
-deliveries.add_command(erase)
-deliveries.add_command(forward)
-deliveries.add_command(prune)
-deliveries.add_command(replay)
-deliveries.add_command(resend)
-deliveries.add_command(tail)
+for _command in (discard, erase, forward, prune, replay, resend, tail):
+    deliveries.add_command(_command)
 
 
 @deliveries.command("list")

@@ -112,8 +112,7 @@ def status(
             click.clear()
             _show(inbox, thresholds, as_json=False, details=details)
             time.sleep(_WATCH_SECONDS)
-            if not sys.stdout.isatty():  # where `clear` does nothing
-                click.echo()
+            click.echo()  # between two looks, where nothing is cleared: in a pipe
         if _show(inbox, thresholds, as_json=as_json, details=details):
             sys.exit(1)
 

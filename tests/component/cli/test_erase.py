@@ -27,29 +27,13 @@ def states(where) -> dict[int, str]:
 # --- by id ----------------------------------------------------------------------------------------
 
 
-def test_without_an_answer_nothing_is_erased(run, shop, where):
-    asked = run("deliveries", "erase", "2", stdin="n\n")
-    unanswered = run("deliveries", "erase", "2")
-
-    assert "Erase 1 delivery for good?" in asked.stderr
-    assert asked.exit_code == unanswered.exit_code == 1
-    assert "add --yes to skip the question" in unanswered.stderr
-    assert states(where)[2] == "dead"
-    assert actions(run) == []
-
-
 def test_what_is_not_finished_is_refused_unless_it_may_be_discarded(run, shop, where):
     deliver(shop.app, sample(PaymentFailed).to_json(), "PaymentFailed", message_id="late")
     change(where, "UPDATE run SET state = 'due', attempts = 1 WHERE delivery_id = 5")
     change(where, "UPDATE delivery SET state = 'planned' WHERE id = 5")
 
-    refused = run("deliveries", "erase", "5", "1", "--yes")
-    would = run("deliveries", "erase", "5", "1", "--dry-run")
     asked = run("deliveries", "erase", "5", "1", "--discard", stdin="y\n")
 
-    assert refused.exit_code == 1
-    assert "1 delivery of 2 not finished (5): nothing was erased; wait for the handlers" in refused.stderr
-    assert "1 not erased: not finished" in would.stdout
     assert "Erase 2 deliveries for good, and give up 1 of them that are not finished?" in asked.stderr
     assert asked.stdout == "2 of 2 deliveries erased, 1 of them discarded first\n"
     assert (states(where)[1], states(where)[5]) == ("erased", "erased")

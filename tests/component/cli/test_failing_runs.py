@@ -134,8 +134,6 @@ def test_list_shows_the_handler_in_the_worst_state(run, busy):
     lines = run("deliveries", "list").stdout.splitlines()
     retrying = next(line for line in lines if line.startswith("2 "))
 
-    for column in ("received (UTC)", "handler", "attempts", "next try (UTC)", "last error", "key"):
-        assert column in lines[0]
     assert re.search(
         r"chase \+1 +1 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +KeyError: 'no collector for USD'", retrying
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from support.inbox_view import change, rows, value
@@ -81,19 +79,3 @@ def test_kept_keys_are_pruned_only_without_a_state_option(run, old, where):
     assert kept == {3: "pruned", 4: "done"}
     assert cells(result) == {"pruned": ["1", "0", "1"], "all": ["1", "0", "1"]}
     assert states(where) == {4: "done"}
-
-
-def test_a_pruned_delivery_is_listed_shown_exported_and_not_replayed(run, old):
-    run("deliveries", "prune", "--older-than", "1", "--yes")
-
-    listed = json.loads(run("deliveries", "list", "--state", "pruned", "--json").stdout)
-    shown = run("deliveries", "show", "3").stdout
-    exported = json.loads(run("deliveries", "export", "--state", "pruned").stdout)
-    replayed = run("deliveries", "replay", "3", "--all-handlers", "--yes")
-
-    assert [one["id"] for one in listed] == [3]
-    assert "delivery 3: PingTest, pruned" in shown
-    assert "past its retention: everything else was deleted" in shown
-    assert (exported["key"], exported["body"], exported["headers"], exported["runs"]) == ("m3", "", {}, [])
-    assert replayed.exit_code == 1
-    assert "delivery 3 is past its retention, only its key is left; nothing was replayed" in replayed.stderr

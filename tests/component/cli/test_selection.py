@@ -36,7 +36,12 @@ def test_the_rate_decides_the_size_of_batches(monkeypatch):
 
 
 def test_without_a_terminal_the_confirmation_names_the_yes_option(run, shop):
-    for command in (["replay", "2"], ["discard", "2", "--reason", "x"], ["prune", "--older-than", "0"]):
+    for command in (
+        ["replay", "2"],
+        ["discard", "2", "--reason", "x"],
+        ["erase", "2"],
+        ["prune", "--older-than", "0"],
+    ):
         asked = run("deliveries", *command)
         refused = run("deliveries", *command, stdin="n\n")
 
