@@ -21,7 +21,9 @@ from pathlib import Path
 import pytest
 
 from billhook.events import ContractCreated, sample
+from billhook.inbox import RunPlan, WorkerRecord
 from billhook.inbox.counts import NO_DURATION, CountKey, Counts, Sum, hour_of
+from billhook.inbox.workers import record_stop
 from support.acceptance.night import Night, night_on
 from support.acceptance.small_disk import SmallDisk
 from support.acceptance.stack import UP_SECONDS
@@ -103,12 +105,25 @@ def was_quick(night: Night) -> None:
 
 
 def was_behind(night: Night) -> None:
-    """More deliveries of eleven minutes ago than one a minute can have finished."""
+    """More deliveries of eleven minutes ago, planned then, than one a minute can have finished."""
     at = datetime.now(UTC) - 11 * MINUTE
     with contextlib.closing(open_inbox(night.where)) as inbox:
-        for number in range(120):
-            key = f"old-{number}"
-            inbox.put(incoming(key, event_type="ContractCreated", body=CONTRACT, at=at))
+        came = (
+            incoming(f"old-{each}", event_type="ContractCreated", body=CONTRACT, at=at) for each in range(120)
+        )
+        plans = [RunPlan(inbox.put(each).delivery_id, ("limited",)) for each in came]
+        with inbox.transaction("before") as transaction:
+            transaction.plan(plans, at)
+
+
+def was_stopped(night: Night) -> None:
+    """The last worker stopped in order eleven minutes ago, and a delivery came then."""
+    at = datetime.now(UTC) - 11 * MINUTE
+    with contextlib.closing(open_inbox(night.where)) as inbox:
+        inbox.put(incoming("waits", at=at))
+        inbox.record_worker(WorkerRecord("before", "worker", 1, at - HOUR), at)
+        with inbox.database.write() as connection:
+            record_stop(connection, "before", at)
 
 
 # --- what is done -----------------------------------------------------------------------------------
@@ -283,6 +298,10 @@ SCENES = {
         [Step(stop_worker, ("critical: no worker is alive",), holds_after=90)],
         "billhook doctor", "no-worker",
     ),
+    "workers stopped in order": Scene(
+        [Step(lambda night: None, ("critical: no worker is alive",))],
+        "billhook doctor", "no-worker", was_stopped, workers=(),
+    ),
     "slow handler": Scene(
         [Step(send("slow", 12), ("warning: book is slow: half of its calls take over",))],
         "billhook handlers", "slow", was_quick,
@@ -325,7 +344,7 @@ SCENES = {
         "billhook reconcile", "silence", came_every_hour,
     ),
     "backlog behind a rate": Scene(
-        [Step(send_contracts, ("warning: more deliveries come than are handled",))],
+        [Step(send_contracts, ("warning: more deliveries come than are handled",), holds_after=120)],
         "billhook workers", "backlog", was_behind,
     ),
     "old worker beside new code": Scene(
