@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ class Scene:
     says: str = ""
     condition: str = ""
     past: Callable[[Night], None] = lambda night: None
-    workers: Sequence[Mapping[str, str]] = ({},)
+    workers: Sequence[Mapping[str, Any]] = ({},)
     on: str = "sqlite"
     shown: Callable[[Night], None] = lambda night: None
     is_short: bool = False
@@ -292,7 +293,7 @@ SCENES = {
     ),
     "crash loop": Scene(
         [Step(lambda night: None, (r"critical: workers died \d+ times in the last 5 min",), holds_after=45)],
-        "billhook workers", "crash-loop", workers=[{"NIGHT_LIVES_SECONDS": "2"}],
+        "billhook workers", "crash-loop", workers=[{"lives_seconds": 2.0}],
     ),
     "no worker": Scene(
         [Step(stop_worker, ("critical: no worker is alive",), holds_after=90)],
