@@ -185,13 +185,14 @@ class BillhookState:
         """Use another clock from now on: for tests, with the engines `worker` and `inline` alone."""
         self.dispatcher.clock = self.rules.clock = self.rules.inbox_clock = clock
 
-    def worker(self, threads: int) -> Worker:
-        """Return a new worker, for a worker process."""
+    def worker(self, threads: int, engine: str = "worker") -> Worker:
+        """Return a new worker, for a worker process; `engine` is what it is listed as."""
         return Worker(
             self.inbox,
             self.dispatcher,
             threads=threads,
             lease_seconds=self.settings.lease_seconds,
+            engine=engine,
             maintenance=self._maintenance,
         )
 

@@ -57,6 +57,10 @@ def test_drain_exits_when_all_due_runs_are_handled(drain, inbox, where):
     }  # fmt: skip
     assert "worker stopped" in done.stderr
     assert drain().returncode == 0  # with nothing to do
+    # Nobody waits for its return but cron.
+    assert rows(where, "SELECT DISTINCT engine, stopped_at IS NULL FROM billhook_worker") == [
+        ("drain", False)
+    ]
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from billhook.inbox import (
     searches,
     shares,
     worker_list,
+    workers,
 )
 from billhook.inbox.counts import Counts
 from billhook.inbox.filters import STATES
@@ -189,7 +190,8 @@ def look(inbox: Inbox) -> None:
     overview.read_overview(inbox, at(300))
     state = overview.read_state(inbox, at(300))
     waits = overview.HandlerBacklog("plain", waiting=100, oldest_due_at=at(0))
-    pace.grows(inbox, replace(state, handler_backlogs=[waits]), at(3_600))
+    for is_open in (False, True):
+        pace.grows(inbox, replace(state, handler_backlogs=[waits]), at(3_600), is_open=is_open)
     overview.read_totals(inbox)
     overview.read_periods(inbox, at(0), at(300), timedelta(minutes=1), handlers=["plain"])
     overview.read_refused_since(inbox, at(0), ["mismatch"])
@@ -258,6 +260,7 @@ def lost_workers_of(inbox: Inbox) -> None:
     with inbox.database.read() as connection:
         lost_workers.read_lost_workers(connection, at(400))
         lost_workers.read_lost_beside(connection, "lost")
+        workers.is_followed(connection)
 
 
 def change(inbox: Inbox) -> None:

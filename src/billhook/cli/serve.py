@@ -46,6 +46,7 @@ from billhook.engines.worker import MAX_ABANDONED_THREADS
 from billhook.errors import BillhookError, ConfigError
 from billhook.extension import get_state
 from billhook.inbox.deliveries import is_busy
+from billhook.inbox.workers import DRAIN
 from billhook.logs import fields, set_up_logging
 from billhook.state import BillhookState
 
@@ -335,7 +336,7 @@ def _work(
     watched: bool,
 ) -> NoReturn:
     """Work until a signal, and exit."""
-    worker = state.worker(threads)
+    worker = state.worker(threads, DRAIN if drain else "worker")
 
     def stop() -> None:
         worker.stop()

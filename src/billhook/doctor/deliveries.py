@@ -140,6 +140,7 @@ def clock_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
 _ENGINES = {
     "thread": "thread: handlers run in threads of the app's own processes",
     "worker": "worker: handlers run in `billhook worker`; make sure that one is running",
+    "drain": "drain: handlers run in `billhook worker --drain`; make sure that it is started again and again",
     "celery": "celery: handlers run in Celery's workers; make sure that one is running",
     "inline": "inline: handlers run within the request: for development and tests only",
 }

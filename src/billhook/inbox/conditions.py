@@ -16,32 +16,8 @@ from typing import NamedTuple
 
 from billhook.clock import format_ago
 from billhook.errors import BillhookError
-from billhook.inbox.condition_checks import (
-    Facts,
-    Found,
-    find_all_refused,
-    find_clock,
-    find_crashed,
-    find_dead,
-    find_disk,
-    find_killers,
-    find_no_worker,
-    find_not_stored,
-    find_notify_file,
-    find_open_issues,
-    find_paused,
-    find_quarantined,
-    find_refused_since,
-    find_refused_times,
-    find_row_security,
-    find_too_many_dead,
-    find_too_many_refused,
-    find_too_old,
-    find_too_silent,
-    find_unknown_types,
-    find_waiting,
-    found_of_kind,
-)
+from billhook.inbox import condition_checks as checks
+from billhook.inbox.condition_checks import Facts, Found
 from billhook.inbox.occurrences import IssueKind
 from billhook.printable import printable
 
@@ -162,121 +138,128 @@ _CRITICAL, _WARNING, _NOTE = Severity
 CONDITIONS = (
     Condition(
         "row-security", _CRITICAL, "row security hides rows of the inbox from billhook's role",
-        "doctor", "the-inbox-cannot-be-read", find_row_security,
+        "doctor", "the-inbox-cannot-be-read", checks.find_row_security,
     ),
     Condition(
         "disk-full", _CRITICAL, "less than 100 MiB are free beside a SQLite inbox",
-        "deliveries prune", "deliveries-were-answered-503", lambda facts: find_disk(facts, critical=True),
+        "deliveries prune", "deliveries-were-answered-503",
+        lambda facts: checks.find_disk(facts, critical=True),
         IssueKind.DISK,
     ),
     Condition(
-        "no-worker", _CRITICAL, "no worker was seen for 60 s (an issue after 90 s)",
-        "doctor", "no-worker-is-alive", find_no_worker, IssueKind.WORKER, "BillhookWorkerGone",
+        "no-worker", _CRITICAL,
+        "no worker was seen for 60 s (an issue after 90 s; stopped in order, if a delivery waits 10 min)",
+        "doctor", "no-worker-is-alive", checks.find_no_worker, IssueKind.WORKER, "BillhookWorkerGone",
     ),
     Condition(
         "killer", _CRITICAL, "workers die while one handler runs alone, or it ran in each of three that died",
-        "handlers pause {subject}", "workers-die", find_killers, IssueKind.KILLER,
+        "handlers pause {subject}", "workers-die", checks.find_killers, IssueKind.KILLER,
     ),
     Condition(
         "crash-loop", _CRITICAL, "three workers died one after another in 5 minutes",
-        "workers", "workers-die", found_of_kind(IssueKind.CRASH_LOOP), IssueKind.CRASH_LOOP,
+        "workers", "workers-die", checks.found_of_kind(IssueKind.CRASH_LOOP), IssueKind.CRASH_LOOP,
         "BillhookWorkersRestart",
     ),
     Condition(
         "not-stored", _CRITICAL, "deliveries were answered 503 in this hour or the one before",
-        "doctor", "deliveries-were-answered-503", find_not_stored, IssueKind.NOT_STORED, "BillhookNotStored",
+        "doctor", "deliveries-were-answered-503", checks.find_not_stored, IssueKind.NOT_STORED,
+        "BillhookNotStored",
     ),
     Condition(
         "lost-worker", _WARNING, "a worker died in the last 15 minutes, and was not seen for 110 s",
-        "workers", "workers-die", found_of_kind(IssueKind.LOST_WORKER), IssueKind.LOST_WORKER,
+        "workers", "workers-die", checks.found_of_kind(IssueKind.LOST_WORKER), IssueKind.LOST_WORKER,
     ),
     Condition(
         "thread-crashed", _WARNING, "an error ended a thread of billhook's own in 24 hours",
-        "doctor", "workers-die", find_crashed,
+        "doctor", "workers-die", checks.find_crashed,
     ),
     Condition(
         "dead", _WARNING, "attempts of deliveries are used up",
-        "failures", "runs-are-dead", find_dead, IssueKind.DEAD, "BillhookDeliveriesDead",
+        "failures", "runs-are-dead", checks.find_dead, IssueKind.DEAD, "BillhookDeliveriesDead",
     ),
     Condition(
         "quarantined", _WARNING, "deliveries cannot be read, or contradict another",
-        "deliveries list --state quarantined", "deliveries-are-quarantined", find_quarantined,
+        "deliveries list --state quarantined", "deliveries-are-quarantined", checks.find_quarantined,
         IssueKind.QUARANTINE, "BillhookDeliveriesQuarantined",
     ),
     Condition(
         "paused", _WARNING, "a handler is paused",
-        "handlers resume {subject}", "a-handler-is-paused", find_paused, None, "BillhookHandlerPaused",
+        "handlers resume {subject}", "a-handler-is-paused", checks.find_paused, None, "BillhookHandlerPaused",
     ),
     Condition(
         "waiting", _WARNING, "a delivery is unfinished for more than 10 minutes",
-        "deliveries list --state unfinished", "deliveries-wait", find_waiting, None, "BillhookDeliveriesWait",
+        "deliveries list --state unfinished", "deliveries-wait", checks.find_waiting, None,
+        "BillhookDeliveriesWait",
     ),
     Condition(
-        "backlog", _WARNING, "under 80 % of the deliveries of 10 minutes were handled, and they wait as long",
-        "workers", "deliveries-wait", found_of_kind(IssueKind.BACKLOG), IssueKind.BACKLOG,
+        "backlog", _WARNING,
+        "under 80 % of the deliveries of 10 minutes were handled, and they wait as long; until 5 minutes",
+        "workers", "deliveries-wait", checks.found_of_kind(IssueKind.BACKLOG), IssueKind.BACKLOG,
         "BillhookBacklogGrows",
     ),
     Condition(
         "slow", _WARNING, "half of a handler's calls of 10 minutes take three times what 95 % took in 3 days",
-        "handlers", "deliveries-wait", found_of_kind(IssueKind.SLOW), IssueKind.SLOW, "BillhookHandlerSlow",
+        "handlers", "deliveries-wait", checks.found_of_kind(IssueKind.SLOW), IssueKind.SLOW,
+        "BillhookHandlerSlow",
     ),
     Condition(
         "silence", _WARNING, "a type has not come for twice its longest gap in 30 days, of five or more",
-        "reconcile", "the-service-is-silent", found_of_kind(IssueKind.SILENCE), IssueKind.SILENCE,
+        "reconcile", "the-service-is-silent", checks.found_of_kind(IssueKind.SILENCE), IssueKind.SILENCE,
         "BillhookTypeSilent",
     ),
     Condition(
         "refused", _WARNING, "over 50 signed deliveries were refused, and none was accepted for 15 minutes",
-        "doctor", "signed-deliveries-are-refused", found_of_kind(IssueKind.REFUSED), IssueKind.REFUSED,
+        "doctor", "signed-deliveries-are-refused", checks.found_of_kind(IssueKind.REFUSED), IssueKind.REFUSED,
         "BillhookDeliveriesRefused",
     ),
     Condition(
         "disk", _WARNING, "less than 1 GiB, or than the size of a SQLite inbox, is free beside it",
-        "deliveries prune", "deliveries-were-answered-503", lambda facts: find_disk(facts, critical=False),
+        "deliveries prune", "deliveries-were-answered-503",
+        lambda facts: checks.find_disk(facts, critical=False),
     ),
     Condition(
         "clock", _WARNING, "this machine's clock is more than 5 s off the database server's",
-        "doctor", "signed-deliveries-are-refused", find_clock,
+        "doctor", "signed-deliveries-are-refused", checks.find_clock,
     ),
     Condition(
         "notify-file", _WARNING, "other users may read or write BILLHOOK_NOTIFY_FILE",
-        "doctor", "the-inbox-cannot-be-read", find_notify_file,
+        "doctor", "the-inbox-cannot-be-read", checks.find_notify_file,
     ),
     Condition(
         "failing", _WARNING, "an issue is open that no other condition shows",
-        "failures", "runs-are-dead", find_open_issues, IssueKind.FAILURE, "BillhookHandlerFails",
+        "failures", "runs-are-dead", checks.find_open_issues, IssueKind.FAILURE, "BillhookHandlerFails",
     ),
     Condition(
         "unknown-type", _NOTE, "deliveries came in 24 hours of a type that has no class",
-        "events", "deliveries-wait", find_unknown_types,
+        "events", "deliveries-wait", checks.find_unknown_types,
     ),
     Condition(
         "clock-refusals", _NOTE, "genuine deliveries were refused in 24 hours for their signed time",
-        "doctor", "signed-deliveries-are-refused", find_refused_times,
+        "doctor", "signed-deliveries-are-refused", checks.find_refused_times,
     ),
     Condition(
         "refused-all", _NOTE, "signatures matched no secret, and no delivery was accepted in 24 hours",
-        "doctor", "signed-deliveries-are-refused", find_all_refused,
+        "doctor", "signed-deliveries-are-refused", checks.find_all_refused,
     ),
     Condition(
         "refused-since", _NOTE, "five signatures matched no secret since the last accepted delivery",
-        "doctor", "signed-deliveries-are-refused", find_refused_since,
+        "doctor", "signed-deliveries-are-refused", checks.find_refused_since,
     ),
     Condition(
         "max-age", _WARNING, "the oldest unfinished delivery is older than --max-age",
-        "deliveries list --state unfinished", "deliveries-wait", find_too_old,
+        "deliveries list --state unfinished", "deliveries-wait", checks.find_too_old,
     ),
     Condition(
         "max-dead", _WARNING, "more deliveries are dead than --max-dead",
-        "failures", "runs-are-dead", find_too_many_dead,
+        "failures", "runs-are-dead", checks.find_too_many_dead,
     ),
     Condition(
         "max-silence", _WARNING, "a type's last delivery is older than --max-silence",
-        "reconcile", "the-service-is-silent", find_too_silent, None, "BillhookSilent",
+        "reconcile", "the-service-is-silent", checks.find_too_silent, None, "BillhookSilent",
     ),
     Condition(
         "max-refused", _WARNING, "more deliveries were refused than --max-refused",
-        "doctor", "signed-deliveries-are-refused", find_too_many_refused,
+        "doctor", "signed-deliveries-are-refused", checks.find_too_many_refused,
     ),
 )  # fmt: skip
 """The gravest first. A new one is shown, counted and documented everywhere by its line here."""

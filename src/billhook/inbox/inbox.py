@@ -348,7 +348,7 @@ class Inbox:
     def worker_seen_at(self) -> datetime | None:
         """Return when any worker was last seen; None if there was none, or all stopped in order."""
         with self.database.read() as connection:
-            return workers.worker_seen_at(connection)
+            return workers.worker_times(connection)[0]
 
     def check_writable(self, max_age_seconds: float = 0.0) -> None:
         """Raise InboxUnavailable unless a write can be committed now, within the deadline.

@@ -21,7 +21,16 @@ from billhook.inbox.counts import OF_ISSUE, hour_of
 from billhook.inbox.dialect import dialect_of
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.occurrences import HOUR, MOST, OF_BUGS, OF_STATE, QUARANTINED, IssueKind, quarantine_id
+from billhook.inbox.occurrences import (
+    HOUR,
+    MOST,
+    OF_BUGS,
+    OF_STATE,
+    OF_WORKERS,
+    QUARANTINED,
+    IssueKind,
+    quarantine_id,
+)
 from billhook.inbox.records import fingerprint
 from billhook.inbox.retention import cut_texts
 from billhook.inbox.schema import (
@@ -33,9 +42,11 @@ from billhook.inbox.schema import (
     hourly_count,
     issue,
     run,
+    worker,
 )
-from billhook.inbox.sql import in_values
+from billhook.inbox.sql import UtcDateTime, in_values
 from billhook.inbox.states import RunState
+from billhook.inbox.workers import RUNS_OR_DIED, WORKER_SILENT_AFTER
 
 _EXAMPLES = 3
 _HOURS = 24
@@ -340,10 +351,23 @@ def _with_numbers(connection: Connection, found: Sequence[Issue]) -> list[Issue]
     ]
 
 
+def _last_seen_before(connection: Connection, one: Issue) -> datetime:
+    """Return when the worker was seen that an issue was opened for; its row is kept for a day."""
+    at: Any = worker.c.seen_at
+    if one.kind is IssueKind.WORKER:
+        at = func.coalesce(worker.c.stopped_at, at, type_=UtcDateTime)
+    seen = select(func.max(at)).where(at <= one.opened_at - WORKER_SILENT_AFTER)
+    if one.kind is not IssueKind.WORKER:
+        seen = seen.where(RUNS_OR_DIED)
+    found: datetime | None = connection.execute(seen).scalar()
+    return found or one.opened_at
+
+
 def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[Any]]) -> Issue:
     """Return an issue with its numbers."""
     if one.kind in OF_STATE:
-        return replace(one, first_at=one.opened_at, last_at=one.opened_at, count=1)
+        held_at = _last_seen_before(connection, one) if one.kind in OF_WORKERS else one.opened_at
+        return replace(one, first_at=held_at, last_at=held_at, count=1)
     if one.kind is IssueKind.QUARANTINE:
         rows = quarantined[one.id]
         times, found = [row.received_at for row in rows], [row.id for row in rows]

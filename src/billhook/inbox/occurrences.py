@@ -15,18 +15,19 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, column, select
 
 from billhook.inbox.counts import hour_of
+from billhook.inbox.due import next_times
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.leases import LOST
 from billhook.inbox.lost_workers import REPORTED_FOR, read_lost_beside, read_lost_workers
 from billhook.inbox.overview import read_refused_since, read_state
-from billhook.inbox.pace import grows, read_not_stored, read_slow_handlers
+from billhook.inbox.pace import OLD, first_untried_at, grows, read_not_stored, read_slow_handlers
 from billhook.inbox.records import fingerprint
-from billhook.inbox.schema import DEAD_RUN, FAILED, HAS_FINGERPRINT, delivery, failure, run
+from billhook.inbox.schema import DEAD_RUN, FAILED, HAS_FINGERPRINT, delivery, failure, issue, run
 from billhook.inbox.silence import read_silent_types
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_values, words
 from billhook.inbox.states import DeliveryState
 from billhook.inbox.stored_errors import parse_error
-from billhook.inbox.workers import worker_seen_at
+from billhook.inbox.workers import is_followed, worker_times
 from billhook.printable import error_title, without_ids
 
 _DEAD_READ = 500
@@ -67,7 +68,9 @@ OF_FIGURES = (
     *(IssueKind.BACKLOG, IssueKind.SLOW, IssueKind.DISK),
 )
 """The kinds that are read from the figures."""
-OF_STATE = (IssueKind.WORKER, IssueKind.CRASH_LOOP, IssueKind.LOST_WORKER, *OF_FIGURES)
+OF_WORKERS = (IssueKind.WORKER, IssueKind.CRASH_LOOP, IssueKind.LOST_WORKER)
+"""The kinds that are read from the table of workers."""
+OF_STATE = (*OF_WORKERS, *OF_FIGURES)
 """The kinds that concern no delivery alone: each is a condition that holds or does not."""
 _STOPS_HANDLING = (IssueKind.KILLER, IssueKind.CRASH_LOOP, IssueKind.WORKER)
 
@@ -114,6 +117,12 @@ QUARANTINED = (
 )
 
 
+_BACKLOG_IS_OPEN = select(issue.c.fingerprint).where(
+    issue.c.fingerprint == fingerprint("", IssueKind.BACKLOG),
+    in_values(issue.c.state, ["open", "acknowledged"]),  # of billhook.inbox.issues, which imports this module
+)
+
+
 def occurrences(
     connection: Connection, now: datetime, figures: Mapping[str, Occurrence] = MappingProxyType({})
 ) -> dict[str, Occurrence]:
@@ -132,11 +141,11 @@ def occurrences(
         its_id = quarantine_id(row)
         found.append(Occurrence(its_id, IssueKind.QUARANTINE, row.event_type, reason, None, row.received_at))
     known = any(each.kind is IssueKind.KILLER and each.last_at > now - REPORTED_FOR for each in found)
-    of_workers = [] if known else [*_of_workers(connection, now)]
+    of_workers = [*_of_workers(connection, now)]
     # Where no worker lives for long, that is why deliveries wait.
-    stopped = known or any(each.kind in _STOPS_HANDLING for each in of_workers)
+    stopped = any(each.kind in _STOPS_HANDLING for each in of_workers)
     of_figures = [each for each in figures.values() if not (stopped and each.kind is IssueKind.BACKLOG)]
-    return {each.fingerprint: each for each in (*of_figures, *of_workers, *found)}
+    return {each.fingerprint: each for each in (*of_figures, *([] if known else of_workers), *found)}
 
 
 def _occurrence(kind: IssueKind, subject: str, title: str, last_at: datetime) -> Occurrence:
@@ -168,9 +177,17 @@ def _of_workers(connection: Connection, now: datetime) -> Iterator[Occurrence]:
 
 
 def workers_gone_since(connection: Connection, now: datetime) -> datetime | None:
-    """Return when the last worker was seen, if none is alive; None also if each was stopped in order."""
-    seen_at = worker_seen_at(connection)
-    return seen_at if seen_at is not None and seen_at < now - WORKER_GONE_AFTER else None
+    """Return since when a worker is missed: when the last was seen, if none is alive; None if none is missed.
+
+    Where each was stopped in order, it is missed by the first delivery that waits for it for ten minutes.
+    """
+    seen_at, stopped_at = worker_times(connection)
+    if seen_at is not None:
+        return seen_at if seen_at < now - WORKER_GONE_AFTER else None
+    if stopped_at is None or now - stopped_at <= OLD or not is_followed(connection):
+        return None
+    came_at = first_untried_at(connection, next_times(connection, {}).due, now)
+    return max(stopped_at, came_at) if came_at is not None and now - came_at > OLD else None
 
 
 def _reason(error: str | None) -> str:
@@ -202,7 +219,9 @@ def occurrences_in_figures(inbox: Inbox, now: datetime) -> dict[str, Occurrence]
     not_stored = read_not_stored(inbox, now)
     if not_stored is not None:
         found.append(_occurrence(IssueKind.NOT_STORED, "", "deliveries were answered 503", not_stored[1]))
-    if grows(inbox, read_state(inbox, now), now):
+    with inbox.database.read() as connection:
+        is_open = connection.execute(_BACKLOG_IS_OPEN).first() is not None
+    if grows(inbox, read_state(inbox, now), now, is_open=is_open):
         found.append(_occurrence(IssueKind.BACKLOG, "", "more deliveries come than are handled", now))
     found += [_occurrence(IssueKind.SLOW, one.name, one.text, now) for one in read_slow_handlers(inbox, now)]
     if space := little_space(inbox, critical=True):

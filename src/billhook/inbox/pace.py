@@ -14,9 +14,9 @@ from billhook.errors import BacklogFull, DeadlinePassed, InboxUnavailable
 from billhook.inbox.counts import NO_DURATION, ROWS_READ, Counted, hour_of, read_counts
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import InboxState, percentile
-from billhook.inbox.schema import delivery, run
-from billhook.inbox.sql import in_states, in_values
-from billhook.inbox.states import DeliveryState, RunState
+from billhook.inbox.schema import CLAIMABLE, UNREAD, delivery, run
+from billhook.inbox.sql import in_values
+from billhook.inbox.states import RunState
 
 _ATTEMPTS = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD, Counted.DISCARDED)
 NOT_STORED = tuple(error.cause for error in (InboxUnavailable, DeadlinePassed, BacklogFull))
@@ -33,6 +33,9 @@ _HOUR = timedelta(hours=1)
 _FEWEST_CALLS, _FEWEST_PAST_CALLS = 10, 100
 _SLOWER, _SLOW_SECONDS = 3.0, 1.0
 _FEWEST_WAITING = 100
+_SHORTEST = timedelta(minutes=2)
+"""In less time what a worker handles says little of its pace."""
+_DUE_READ = 1_000
 _KEEPS_UP = 0.8
 
 
@@ -90,64 +93,86 @@ def read_slow_handlers(inbox: Inbox, now: datetime) -> list[SlowHandler]:
     return slow
 
 
-def grows(inbox: Inbox, state: InboxState, now: datetime) -> bool:
+def grows(inbox: Inbox, state: InboxState, now: datetime, *, is_open: bool = False) -> bool:
     """Return whether more comes than is handled, for long enough that deliveries wait for ten minutes.
 
     After a burst nothing more comes: what waits then becomes less, however much it is. Runs of a paused
-    handler, and those that are retried later, wait for something else.
+    handler, and those that are retried later, wait for something else. While the issue `is_open` it goes on
+    until half as much waits, or for half as long: it does not end because nothing comes for a while.
     """
     called = [one for one in state.handler_backlogs if not one.paused]
     waiting = state.backlog.unread + sum(one.waiting + one.limited for one in called)
-    if waiting < _FEWEST_WAITING:
+    if waiting < _FEWEST_WAITING // (2 if is_open else 1):
         return False
+    # Not before a worker has run for some time, or each stop of all would be a backlog that grows.
+    started_at = min((one.started_at for one in state.workers if one.alive), default=now - _LATELY)
     with inbox.database.read() as connection:
-        times = [one.oldest_due_at for one in called] + [connection.execute(_OLDEST_UNREAD).scalar()]
-        if now - min((at for at in times if at is not None), default=now) <= OLD:
+        if is_open:
+            came_at = first_untried_at(connection, [one.name for one in called], now)
+            return came_at is not None and now - came_at > OLD / 2
+        oldest = [one.oldest_due_at for one in called] + [_oldest_unread_at(connection)]
+        if now - min(filter(None, oldest), default=now) <= OLD or now - started_at < _SHORTEST:
             return False
-        since = _within_limit(connection, now - _LATELY)
-        came = connection.execute(_came(since)).scalar_one()
+        since = _within_limit(connection, max(started_at, now - _LATELY), now)
+        came = connection.execute(_came(since, now)).scalar_one()
         paused = [one.name for one in state.handler_backlogs if one.paused]
         handled = connection.execute(_handled(since, now, paused)).scalar_one()
     # Not of deliveries without a handler, which wait for nothing.
+    waiting += sum(one.paused for one in state.handler_backlogs)
     wait = waiting >= came - handled or any(one.is_capped for one in called)
     return bool(handled < _KEEPS_UP * came and wait)
 
 
-_OLDEST_UNREAD = (
-    select(delivery.c.received_at)
-    .where(in_states(delivery.c.state, DeliveryState.RECEIVED))
-    .order_by(delivery.c.id)
-    .limit(1)
-)
+def first_untried_at(connection: Connection, handlers: Collection[str], now: datetime) -> datetime | None:
+    """Return when the delivery came that waits longest for its first attempt, by one of these handlers."""
+    found = [_oldest_unread_at(connection)]
+    for name in handlers:
+        # The first that became due, not all: runs that are retried may be among them.
+        is_due = (CLAIMABLE, run.c.state == RunState.DUE.value, run.c.handler == name, run.c.due_at <= now)
+        due = select(run.c.delivery_id, run.c.attempts, run.c.due_at).where(*is_due)
+        first = due.order_by(run.c.due_at).limit(_DUE_READ).subquery().c
+        untried = select(first.delivery_id).where(first.attempts == 0).order_by(first.due_at).limit(1)
+        came_at = select(delivery.c.received_at).where(delivery.c.id == untried.scalar_subquery())
+        found.append(connection.execute(came_at).scalar())
+    return min(filter(None, found), default=None)
 
 
-def _within_limit(connection: Connection, since: datetime) -> datetime:
+def _oldest_unread_at(connection: Connection) -> datetime | None:
+    oldest = select(delivery.c.received_at).where(UNREAD).order_by(delivery.c.id).limit(1)
+    found: datetime | None = connection.execute(oldest).scalar()
+    return found
+
+
+def _within_limit(connection: Connection, since: datetime, now: datetime) -> datetime:
     """Return a time, or a later one: ROWS_READ deliveries and runs at most are of after it."""
     newest, at = select(func.max(delivery.c.id)).scalar_subquery(), run.c.finished_at
     before = select(delivery.c.received_at).where(delivery.c.id <= newest - ROWS_READ)
     last = before.order_by(delivery.c.id.desc()).limit(1)
-    oldest = select(at).where(at >= since).order_by(at.desc()).offset(ROWS_READ).limit(1)
+    oldest = select(at).where(at >= since, at <= now).order_by(at.desc()).offset(ROWS_READ).limit(1)
     for limit in (last, oldest):
-        since = max(since, connection.execute(limit).scalar() or since)
+        found = connection.execute(limit).scalar()
+        if found is not None and found <= now:
+            since = max(since, found)
     return since
 
 
-def _came(since: datetime) -> Select[int]:
-    """Select how many deliveries came, but for conflicts."""
-    before = select(delivery.c.id).where(delivery.c.received_at < since).order_by(delivery.c.id.desc())
-    first = func.coalesce(before.limit(1).scalar_subquery(), 0)
-    return select(func.count()).where(delivery.c.id > first, delivery.c.conflict_of.is_(None))
+def _came(since: datetime, until: datetime) -> Select[int]:
+    """Select how many deliveries came, but for conflicts. By their time: a clock may have been set back."""
+    newest = select(func.max(delivery.c.id)).scalar_subquery()
+    at = delivery.c.received_at
+    came = (delivery.c.id > newest - ROWS_READ, at >= since, at <= until)
+    return select(func.count()).where(*came, delivery.c.conflict_of.is_(None))
 
 
-def _handled(since: datetime, now: datetime, paused: Collection[str]) -> Select[int]:
+def _handled(since: datetime, until: datetime, paused: Collection[str]) -> Select[int]:
     """Select how many deliveries were handled, of which no other run waits for a worker."""
     other, at = run.alias(), run.c.finished_at
     # With a limit, or SQLite would read all runs in the order of their deliveries.
-    finished = select(run.c.delivery_id).where(at >= since).order_by(at.desc()).limit(ROWS_READ + 1)
-    handled = finished.subquery("finished").c.delivery_id
+    finished = select(run.c.delivery_id).where(at >= since, at <= until)
+    handled = finished.order_by(at.desc()).limit(ROWS_READ + 1).subquery("finished").c.delivery_id
     waits = or_(
         in_values(other.c.state, [RunState.WAITING.value, RunState.RUNNING.value]),
-        and_(other.c.state == RunState.DUE.value, other.c.due_at <= now),
+        and_(other.c.state == RunState.DUE.value, other.c.due_at <= until),
     )
     waits = and_(other.c.delivery_id == handled, waits, ~in_values(other.c.handler, paused))
     return select(func.count(func.distinct(handled))).where(~select(other.c.id).where(waits).exists())

@@ -20,6 +20,8 @@ WORKER_KEPT_FOR = timedelta(days=1)
 """How long a worker's row is kept after it stopped, was killed, or its machine was lost."""
 WORKER_SILENT_AFTER = timedelta(minutes=1)
 """A worker that was not seen for so long is gone: it writes its row every 20 s."""
+DRAIN = "drain"
+"""The engine of a worker that exits when nothing is due."""
 RUNS_OR_DIED = worker.c.stopped_at.is_(None)
 """The condition that a worker has not stopped in order."""
 
@@ -61,14 +63,27 @@ def record_stop(connection: Connection, owner: str, now: datetime) -> None:
     connection.execute(update(worker).where(worker.c.owner == owner).values(stopped_at=now))
 
 
-def worker_seen_at(connection: Connection) -> datetime | None:
-    """Return when any worker was last seen; None if there was none, or the last has stopped in order."""
+def worker_times(connection: Connection) -> tuple[datetime | None, datetime | None]:
+    """Return when any worker was last seen, and when the last stopped in order; None without one.
+
+    The first is None too if the last has stopped in order.
+    """
     last = func.max(worker.c.seen_at).filter(RUNS_OR_DIED), func.max(worker.c.stopped_at)
     seen_at, stopped_at = connection.execute(select(*last)).one()
-    if seen_at is None or (stopped_at is not None and stopped_at - seen_at > WORKER_SILENT_AFTER):
-        return None
-    found: datetime = seen_at
-    return found
+    if seen_at is not None and stopped_at is not None and stopped_at - seen_at > WORKER_SILENT_AFTER:
+        seen_at = None
+    return seen_at, stopped_at
+
+
+def is_followed(connection: Connection) -> bool:
+    """Return whether another worker is expected at once after the last that stopped in order.
+
+    A web process with the engine `thread` has one again from its first request on, and `worker --drain` is
+    started by cron.
+    """
+    last = select(worker.c.engine).where(worker.c.stopped_at.is_not(None))
+    engine = connection.execute(last.order_by(worker.c.stopped_at.desc()).limit(1)).scalar()
+    return engine not in ("thread", DRAIN)
 
 
 def worker_rows(connection: Connection) -> list[dict[str, Any]]:

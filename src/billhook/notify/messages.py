@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from billhook.inbox.conditions import Severity, condition_of
 from billhook.inbox.issues import Issue
-from billhook.inbox.occurrences import IssueKind
+from billhook.inbox.occurrences import OF_STATE, IssueKind
 from billhook.printable import first_line, printable
 from billhook.program import program
 from billhook.type_names import shown_type
@@ -71,8 +71,10 @@ class Writer:
             times = "once" if one.count == 1 else f"{one.count:,} times"
             what = "delivery" if one.deliveries == 1 else "deliveries"
             lines.append(f"{times} so far, {one.deliveries:,} {what}")
-        if one.first_at is not None and one.opened_at - one.first_at > _LATER:
-            lines.append(f"it happens again: first seen {one.first_at:%Y-%m-%d %H:%M} UTC")
+        # Of a state it is not known whether it held before.
+        first_at = None if one.kind in OF_STATE else one.first_at
+        if first_at is not None and one.opened_at - first_at > _LATER:
+            lines.append(f"it happens again: first seen {first_at:%Y-%m-%d %H:%M} UTC")
         condition = condition_of(one.kind)
         first = condition.first_command(one.subject)
         commands = [*([] if first == "failures" else [first]), f"failures show {one.id}"]

@@ -136,8 +136,11 @@ class OutageNotifier:
         except BlockingIOError:
             yield None
         else:
-            before = os.pread(descriptor, _FILE_BYTES, 0).decode(errors="replace").rstrip()
+            before = _text(descriptor)
             state = _parsed(before)
+            if not state:  # as no folder could be written before
+                state |= self._memory
+                self._memory.clear()
             yield state
             after = json.dumps(state) if state else ""
             if after != before:
@@ -146,17 +149,28 @@ class OutageNotifier:
             os.close(descriptor)
 
     def _open(self, *, create: bool) -> int | None:
-        for path in self._paths:
-            try:
-                return _open(path, create=create)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                if path not in self._refused:
-                    self._refused.add(path)
-                    text = "%s cannot keep the state of an outage: %s"
-                    logger.warning(text, path, error.strerror, extra=fields(cause=error))
-        return None
+        """Open the file that has a state, in whichever folder; without any the first, or else make one."""
+        found = [one for path in self._paths if (one := self._try(path, create=False)) is not None]
+        chosen = next((one for one in found if _text(one)), found[0] if found and not create else None)
+        for one in found:
+            if one != chosen:
+                os.close(one)
+        if chosen is None and create:
+            made = (self._try(path, create=True) for path in self._paths)
+            chosen = next((one for one in made if one is not None), None)
+        return chosen
+
+    def _try(self, path: Path, *, create: bool) -> int | None:
+        try:
+            return _open(path, create=create)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if path not in self._refused:
+                self._refused.add(path)
+                text = "%s cannot keep the state of an outage: %s"
+                logger.warning(text, path, error.strerror, extra=fields(cause=error))
+            return None
 
 
 def _open(path: Path, *, create: bool) -> int:
@@ -170,6 +184,10 @@ def _open(path: Path, *, create: bool) -> int:
         return descriptor
     os.close(descriptor)
     raise PermissionError(errno.EPERM, "it is no file of this user's own")
+
+
+def _text(descriptor: int) -> str:
+    return os.pread(descriptor, _FILE_BYTES, 0).decode(errors="replace").rstrip()
 
 
 def _allocate(descriptor: int, path: Path) -> None:

@@ -50,6 +50,12 @@ def claimed(inbox, owner, handler, at, key):
         transaction.claim(1, at, at + 30 * SECOND, only=delivery_id)
 
 
+def lose(inbox, owner, at, only=None):
+    """Expire what was lost until then, as this worker does; with `only` it claims that delivery."""
+    with inbox.transaction(owner) as transaction:
+        return transaction.claim(int(only is not None), at, at + 30 * SECOND, only=only)
+
+
 def crash_loop(inbox, handlers, each=10 * SECOND, number=5):
     """Workers that die one after another, while these handlers run; returns when the next one is seen."""
     for index in range(number):
@@ -84,6 +90,22 @@ def test_a_loop_in_which_a_handler_ran_in_two_of_five_workers_does_not_name_it(i
     assert found["crash-loop"] == "workers died 5 times in the last 5 minutes, the last while book ran"
 
 
+def test_a_loop_of_one_handler_names_it_beside_what_was_queued_and_what_others_lost_before(inbox):
+    """A run that waited for a thread was never called."""
+    claimed(inbox, "long ago", "mail", NOON - HOUR, "lost")
+    lose(inbox, "another", NOON - 30 * MINUTE)
+    end = crash_loop(inbox, ["book"])
+    for number in range(5):
+        delivery_id = inbox.put(incoming(f"queued {number}", at=NOON)).delivery_id
+        with inbox.transaction(f"w{number}") as transaction:
+            transaction.plan([RunPlan(delivery_id, ("send",))], NOON)
+            assert transaction.claim(1, NOON, end + HOUR, only=delivery_id, idle=0)
+    now = end + 45 * SECOND
+    worker_ran(inbox, "next", end, now)
+
+    assert held(inbox, now)["killer"] == "workers die while book runs"
+
+
 def test_a_loop_of_several_handlers_is_notified_as_such_after_100_seconds(inbox):
     end = crash_loop(inbox, ["book", "mail"])
     for seconds, expected in (
@@ -95,7 +117,8 @@ def test_a_loop_of_several_handlers_is_notified_as_such_after_100_seconds(inbox)
         assert held(inbox, now).get("crash-loop") == expected
 
     update_issues(inbox, now)
-    assert [one.kind for one in list_issues(inbox)] == [IssueKind.CRASH_LOOP]
+    (one,) = list_issues(inbox)
+    assert (one.kind, one.last_at) == (IssueKind.CRASH_LOOP, end - 9 * SECOND)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +154,8 @@ def test_a_worker_is_lost_after_110_seconds_while_another_lives(inbox, seconds, 
     worker_ran(inbox, "alive", NOON, now)
 
     assert held(inbox, now).get("lost-worker") == expected
+    update_issues(inbox, now)
+    assert [one.last_at for one in list_issues(inbox)] == ([NOON + MINUTE] if expected else [])
 
 
 def test_an_outage_of_the_database_is_no_death_of_workers(inbox):
@@ -142,8 +167,8 @@ def test_an_outage_of_the_database_is_no_death_of_workers(inbox):
 
 
 def test_a_run_that_was_lost_alone_names_its_handler_and_those_beside_it_are_no_issues(inbox, where):
-    for handler in ("book", "mail", "send"):
-        claimed(inbox, "w1", handler, NOON, handler)
+    for owner, handler in (("w1", "book"), ("w1", "mail"), ("w1", "send"), ("another", "beside no one")):
+        claimed(inbox, owner, handler, NOON, handler)
     update_issues(inbox, NOON + SECOND)
     at = NOON + MINUTE
     with inbox.transaction("w2") as transaction:
@@ -163,7 +188,7 @@ def test_a_run_that_was_lost_alone_names_its_handler_and_those_beside_it_are_no_
     (one,) = list_issues(inbox)
     assert (one.kind, one.title) == (IssueKind.KILLER, "workers die while book runs")
     assert one.place == "lost beside it: mail, send"
-    assert value(where, "SELECT count(*) FROM failure WHERE error = '" + LOST + "'") == 4
+    assert value(where, "SELECT count(*) FROM failure WHERE error = '" + LOST + "'") == 5
 
 
 @pytest.mark.parametrize("later", [2 * MINUTE, 20 * MINUTE])

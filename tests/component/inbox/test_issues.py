@@ -354,7 +354,9 @@ def test_workers_that_are_gone_are_an_issue_until_one_is_back(inbox):
     assert update_issues(inbox, NOON + MINUTE) == 0
 
     update_issues(inbox, NOON + 2 * MINUTE)
-    assert only(inbox, IssueKind.WORKER).title == "no worker is alive"
+    gone = only(inbox, IssueKind.WORKER)
+    assert gone.title == "no worker is alive"
+    assert (gone.first_at, gone.last_at, gone.opened_at) == (NOON, NOON, NOON + 2 * MINUTE)
 
     inbox.record_worker(record, NOON + 3 * MINUTE)
     update_issues(inbox, NOON + 3 * MINUTE)

@@ -17,9 +17,12 @@ from billhook.inbox.conditions import judge
 from billhook.inbox.counts import DURATION_BOUNDS, CountKey, Counts, Sum, hour_of
 from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import IssueState, change_issue, list_issues
+from billhook.inbox.leases import LOST
 from billhook.inbox.occurrences import IssueKind
+from billhook.inbox.records import fingerprint
 from billhook.inbox.schema import delivery, run
-from support.inbox_view import NOON
+from billhook.inbox.workers import record_stop
+from support.inbox_view import NOON, change
 
 SECOND, MINUTE, HOUR = (timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours"))
 NOW = NOON + 30 * MINUTE
@@ -35,7 +38,8 @@ class Rows:
         """Deliveries of which the first came and the last came so many minutes ago, spread evenly.
 
         `runs` are pairs of a handler and the state of its run; one that waits is due since its delivery came,
-        and a "retry" in an hour; a finished one finished as soon as the delivery came.
+        a "planned" one since now, and a "retry" in an hour, or has been "retried" since its delivery came; a
+        finished one finished as soon as the delivery came.
         """
         first, last = minutes
         deliveries, made = [], []
@@ -61,10 +65,10 @@ class Rows:
                     {
                         "delivery_id": one,
                         "handler": handler,
-                        "attempts": 1,
+                        "attempts": int(run_state not in ("due", "planned")),
                         "token": 1,
-                        "state": "due" if run_state == "retry" else run_state,
-                        "due_at": NOW + HOUR if run_state == "retry" else came_at,
+                        "state": run_state if is_finished else "due",
+                        "due_at": {"retry": NOW + HOUR, "planned": NOW}.get(run_state, came_at),
                         "finished_at": came_at if is_finished else None,
                         "duration_seconds": took if is_finished else None,
                     }
@@ -80,12 +84,12 @@ def put(inbox):
     return Rows(inbox).add
 
 
-def worker_is_alive(inbox):
-    inbox.record_worker(WorkerRecord("w", "worker", 1, NOON), NOW)
+def worker_is_alive(inbox, since=NOON, now=NOW):
+    inbox.record_worker(WorkerRecord("w", "worker", 1, since), now)
 
 
-def held(inbox):
-    return {one.condition.name: one for one in judge(Facts(inbox, NOW, "worker")).holding}
+def held(inbox, now=NOW):
+    return {one.condition.name: one for one in judge(Facts(inbox, now, "worker")).holding}
 
 
 DONE, DUE = [("book", "succeeded")], [("book", "due")]
@@ -178,14 +182,154 @@ def test_a_backlog_that_somebody_has_seen_stays_so_while_no_worker_is_alive(inbo
     }
 
 
-def test_control_a_backlog_while_workers_were_stopped_in_order_is_an_issue(inbox, put):
-    put(300, (20, 0), (), state="received")
-    inbox.record_worker(WorkerRecord("w", "worker", 1, NOON), NOON)
-    inbox.record_stop("w")
+@pytest.mark.parametrize(("minutes", "expected"), [(2, True), (1, False)])
+def test_a_backlog_is_not_judged_before_a_worker_has_run_for_some_time(inbox, put, minutes, expected):
+    """Nothing is handled while all are stopped, and what has come until then says nothing of their pace."""
+    put(200, (20, 0), (), state="received")
+    worker_is_alive(inbox, since=NOW - minutes * MINUTE)
+
+    assert ("backlog" in held(inbox)) is expected
+
+
+def test_what_came_before_a_worker_ran_does_not_count(inbox, put):
+    put(300, (20, 4), (), state="received")
+    put(20, (3, 0), DONE)
+    worker_is_alive(inbox, since=NOW - 3.5 * MINUTE)
+
+    assert "backlog" not in held(inbox)
+
+
+# What has come by the wrong clock, an hour later than now, has lower ids than what comes now.
+WRONG_CLOCK = {
+    "more comes": (
+        [(200, (30, 11), DUE), (400, (-50, -60), DONE), (59, (9, 0), DUE), (40, (9, 0), DONE)],
+        True,
+    ),
+    "less comes": ([(110, (20, 0), DUE), (400, (-50, -60), (), "received"), (300, (9, 0), DONE)], False),
+}
+
+
+@pytest.mark.parametrize("rows_read", [100, 25_000])
+@pytest.mark.parametrize("scenario", WRONG_CLOCK)
+def test_what_came_before_the_clock_was_set_back_does_not_count(inbox, put, monkeypatch, scenario, rows_read):
+    monkeypatch.setattr(pace, "ROWS_READ", rows_read)
+    parts, expected = WRONG_CLOCK[scenario]
+    for number, minutes, runs, *of in parts:
+        put(number, minutes, runs, state=of[0] if of else None)
+    worker_is_alive(inbox)
+
+    assert ("backlog" in held(inbox)) is expected
+
+
+# What waits ten minutes after the issue of a backlog has opened, since when nothing came; does it stay open?
+LATER = {
+    "planned since": ([(60, (5, 5), [("book", "planned")])], True),
+    "behind runs that are retried": (
+        [(30, (5, 5), [("book", "retried")]), (60, (5, 5), [("book", "planned")])],
+        True,
+    ),
+    "unread": ([(60, (5, 5), (), "received")], True),
+    "few": ([(49, (5, 5), [("book", "planned")])], False),
+    "not for long": ([(60, (-6, -6), [("book", "planned")])], False),
+    "only retried": ([(60, (5, 5), [("book", "retried")])], False),
+}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "state"),
+    [*((each, IssueState.OPEN) for each in LATER), ("planned since", IssueState.ACKNOWLEDGED)],
+)
+def test_a_backlog_goes_on_until_half_as_much_waits_or_for_half_as_long(inbox, put, where, scenario, state):
+    parts, expected = LATER[scenario]
+    put(200, (20, 0), (), state="received")
+    worker_is_alive(inbox)
+    update_issues(inbox, NOW)
+    (backlog,) = list_issues(inbox)
+    change_issue(inbox, backlog.id, state, NOW, who="anna")
+    change(where, "UPDATE delivery SET state = 'done'")
+    for number, minutes, runs, *of in parts:
+        put(number, minutes, runs, state=of[0] if of else None)
+    later = NOW + 10 * MINUTE
+    worker_is_alive(inbox, now=later)
+
+    assert ("backlog" in held(inbox, later)) is expected
+    update_issues(inbox, later)
+
+    (backlog,) = list_issues(inbox)
+    assert backlog.state is (state if expected else IssueState.RESOLVED)
+
+
+def test_control_a_backlog_that_an_operator_resolved_is_one_again_only_while_it_grows(inbox, put, where):
+    put(200, (20, 0), (), state="received")
+    worker_is_alive(inbox)
+    update_issues(inbox, NOW)
+    change_issue(inbox, list_issues(inbox)[0].id, IssueState.RESOLVED, NOW, who="anna")
+    worker_is_alive(inbox, now=NOW + 11 * MINUTE)
+
+    assert "backlog" not in held(inbox, NOW + 11 * MINUTE)
+
+
+def test_a_killer_that_other_workers_outlive_hides_no_backlog(inbox, put, where):
+    put(200, (20, 0), DUE)
+    put(1, (1, 1), [("kills", "retried")])
+    worker_is_alive(inbox)
+    lost = fingerprint("kills", LOST)
+    change(
+        where,
+        "INSERT INTO failure (run_id, attempt, failed_at, error, fingerprint) "
+        "SELECT id, 1, due_at, 'lost', ? FROM run WHERE handler = 'kills'",
+        lost,
+    )
+
+    assert {"killer", "backlog"} <= held(inbox).keys()
+
+
+STOPPED = [  # its engine, how many minutes ago it stopped and a delivery came, whose runs, and is it missed?
+    ("worker", 11, 11, None, True),
+    ("celery", 11, 11, DUE, True),
+    ("thread", 11, 11, None, False),
+    ("drain", 11, 11, None, False),
+    ("worker", 9, 11, None, False),
+    ("worker", 11, 9, None, False),
+    ("worker", 11, 9, DUE, False),
+    ("worker", 11, 11, DONE, False),
+    ("worker", 11, 11, [("book", "retry")], False),
+    ("worker", 11, 11, [("paused", "due")], False),
+]
+
+
+@pytest.mark.parametrize(("engine", "stopped", "came", "runs", "expected"), STOPPED)
+def test_workers_that_stopped_in_order_are_missed_when_a_delivery_waits(
+    inbox, put, engine, stopped, came, runs, expected
+):
+    inbox.pause_handler("paused", None, NOON)
+    inbox.record_worker(WorkerRecord("w", engine, 1, NOON), NOON)
+    with inbox.database.write() as connection:
+        record_stop(connection, "w", NOW - stopped * MINUTE)
+    put(1, (came, came), runs or (), state=None if runs else "received")
 
     update_issues(inbox, NOW)
+    assert [one.title for one in list_issues(inbox)] == ["no worker is alive"] * expected
 
-    assert [one.kind for one in list_issues(inbox)] == [IssueKind.BACKLOG]
+    inbox.record_worker(WorkerRecord("next", "worker", 1, NOW), NOW + SECOND)
+    update_issues(inbox, NOW + SECOND)
+    assert [one.state for one in list_issues(inbox)] == [IssueState.RESOLVED] * expected
+
+
+def test_workers_that_stopped_in_order_are_missed_again_by_a_later_delivery(inbox, put, where):
+    inbox.record_worker(WorkerRecord("w", "worker", 1, NOON), NOON)
+    with inbox.database.write() as connection:
+        record_stop(connection, "w", NOON)
+    put(1, (20, 20), (), state="received")
+    update_issues(inbox, NOW)
+    change(where, "UPDATE delivery SET state = 'done'")  # an operator gives it up
+    update_issues(inbox, NOW + SECOND)
+    assert [one.state for one in list_issues(inbox)] == [IssueState.RESOLVED]
+
+    put(1, (-1, -1), (), state="received")
+    update_issues(inbox, NOW + 12 * MINUTE)
+
+    assert [(one.state, one.last_at) for one in list_issues(inbox)] == [(IssueState.OPEN, NOON)]
 
 
 def test_what_a_rate_lets_wait_is_a_backlog_and_through_no_sooner_than_it_allows(inbox, put, monkeypatch):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from billhook.inbox import WorkerRecord
-from billhook.inbox.worker_list import WorkerRun, WorkerState, list_workers
+from billhook.inbox.worker_list import WorkerRun, list_workers
 from support.inbox_view import change, open_inbox
 from support.runs import at, claim, planned, settle
-
-DAY = 86_400
 
 
 def seen(inbox, owner, started, *, last=None, host="a", engine="worker", threads=4):
@@ -90,13 +88,3 @@ def test_it_has_the_release_that_its_process_was_started_with(where):
     found = listed(open_inbox(where), 1)
 
     assert {owner: one.release for owner, one in found.items()} == {"of 2.4": "2.4", "of ": ""}
-
-
-def test_the_row_of_a_dead_worker_goes_after_a_day(inbox):
-    seen(inbox, "dead", 0)
-    seen(inbox, "next", DAY - 1)
-    assert {*listed(inbox, DAY)} == {"dead", "next"}
-
-    seen(inbox, "next", DAY - 1, last=DAY + 1)
-
-    assert {one.owner: one.state for one in list_workers(inbox, at(DAY + 2))} == {"next": WorkerState.RUNNING}

@@ -244,6 +244,28 @@ def test_an_outage_is_told_once_where_the_disk_is_full(tmp_path, when, files):
     assert done.stdout.splitlines() == [CANNOT, CAN, files]
 
 
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_folder_that_can_be_written_again_begins_no_second_outage(at, address, tmp_path, restarts):
+    """The state lies in the next folder, or in the memory of the only process."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    if restarts:
+        second.mkdir()
+    made = process(address, first, second)
+    for number in range(40):
+        made.unreadable(AWAY)
+        at.wait(5)
+        if number == 20:
+            first.mkdir()
+        if restarts:
+            made = process(address, first, second)
+    assert address.titles == [CANNOT]
+    assert len([*tmp_path.rglob("billhook-outage-*")]) == 1
+
+    for _ in range(3):
+        made.readable()
+    assert address.titles == [CANNOT, CAN]
+
+
 def test_without_any_folder_each_process_tells_for_itself(at, address, tmp_path):
     made = process(address, tmp_path / "missing")
     for _ in range(20):

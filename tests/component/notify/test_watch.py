@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import update
 
 from billhook.clock import FrozenClock
 from billhook.engines import watch
@@ -15,7 +14,6 @@ from billhook.extension import get_state
 from billhook.inbox import WorkerRecord
 from billhook.inbox.issues import list_issues
 from billhook.inbox.notifications import looked_at, record_look
-from billhook.inbox.schema import worker
 from support.inbox_view import NOON
 from support.processes import until
 
@@ -143,15 +141,3 @@ def test_a_web_process_with_addresses_tells_that_the_only_worker_is_gone(app_wit
         ),
         30,
     )
-
-
-def test_a_worker_that_is_alive_is_no_issue(inbox, clock):
-    lose_a_worker(inbox, NOON)
-    made = Watch(inbox, clock.now)
-    made.look_and_send()
-    assert titles(inbox) == []
-
-    with inbox.database.write() as connection:  # the control
-        connection.execute(update(worker).values(seen_at=NOON - timedelta(minutes=2)))
-    made.look_and_send()
-    assert titles(inbox) == ["no worker is alive"]

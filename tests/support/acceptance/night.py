@@ -111,10 +111,14 @@ def _hook(people: People) -> ThreadingHTTPServer:
 
 
 class Unit:
-    """A process that is started again 2 s after it has ended, as systemd does, until `stop`."""
+    """A process that is started again 2 s after it has ended, as systemd does, until `stop`.
 
-    def __init__(self, night: Night, **environment: str) -> None:
+    With `lives_seconds` it is killed so long after each start, as for want of memory.
+    """
+
+    def __init__(self, night: Night, lives_seconds: float | None = None, **environment: str) -> None:
         self._night = night
+        self._lives_seconds = lives_seconds
         self._environment = environment
         self._stopping = threading.Event()
         self.process = night.start_worker(wait=False, wrap=night.wrap, **environment)
@@ -123,6 +127,9 @@ class Unit:
 
     def _keep_up(self) -> None:
         while not self._stopping.wait(0.1):
+            if self._lives_seconds is not None and self.process.says("worker started with"):
+                self._stopping.wait(self._lives_seconds)
+                self.process.kill()
             if self.process.ended() is not None and not self._stopping.wait(RESTART_SECONDS):
                 start = self._night.start_worker
                 self.process = start(wait=False, wrap=self._night.wrap, **self._environment)
@@ -166,7 +173,7 @@ class Night(Stack):
         if self.disk is not None:
             self.wrap = self.disk.enter(self.web)
 
-    def start_unit(self, **environment: str) -> Unit:
+    def start_unit(self, **environment: Any) -> Unit:
         """Start a worker that is started again when it dies."""
         self.units.append(Unit(self, **self._notified | environment))
         return self.units[-1]

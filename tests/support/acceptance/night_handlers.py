@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 
@@ -11,14 +10,10 @@ from billhook import Delivery, Handlers
 from billhook.events import ContractCreated, InvoiceApproved, PingTest
 
 handlers = Handlers()
-IS_WORKER = "worker" in sys.argv
 
 if "FAKETIME_TIMESTAMP_FILE" in os.environ:
     # libfaketime has clock_nanosleep() fail that goes by the monotonic clock, and so Python's sleep.
     time.sleep = threading.Event().wait  # type: ignore[assignment]
-if IS_WORKER and "NIGHT_LIVES_SECONDS" in os.environ:
-    # A worker that the system ends soon after its start, whatever it does: of too little memory, for one.
-    threading.Timer(float(os.environ["NIGHT_LIVES_SECONDS"]), os._exit, (9,)).start()
 
 
 @handlers.on(InvoiceApproved, PingTest, name="book")

@@ -1369,6 +1369,12 @@ WHERE anon_1.delivery_id > %(delivery_id_1)s::BIGINT ORDER BY anon_1.delivery_id
 --> failure: failure_run_id_idx
 --> run: run_pkey
 
+-- issues.py _last_seen_before
+SELECT max(billhook.billhook_worker.seen_at) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.seen_at <= %(seen_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_worker.stopped_at IS NULL
+--> billhook_worker: all rows
+
 -- issues.py _quarantined
 -- occurrences.py occurrences
 SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.error, billhook.delivery.received_at
@@ -1720,6 +1726,12 @@ WHERE billhook.failure.id = ANY (%(param_1)s::BIGINT[])
 --> failure: failure_run_id_idx
 --> run: run_pkey
 
+-- occurrences.py occurrences_in_figures
+SELECT billhook.billhook_issue.fingerprint
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[])
+--> billhook_issue: billhook_issue_pkey
+
 -- operations.py _backfill_plans
 SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM billhook.delivery
@@ -1984,6 +1996,13 @@ WITH RECURSIVE types (event_type) AS (
 --> delivery: delivery_event_type_id_idx
 --> delivery: delivery_pkey
 
+-- pace.py _oldest_unread_at
+SELECT billhook.delivery.received_at
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_received_idx
+
 -- pace.py _within_limit
 SELECT billhook.delivery.received_at
 FROM billhook.delivery
@@ -1992,27 +2011,38 @@ FROM billhook.delivery) - %(param_1)s::BIGINT ORDER BY billhook.delivery.id DESC
  LIMIT %(param_2)s::INTEGER
 --> delivery: delivery_pkey
 
--- pace.py grows
+-- pace.py _within_limit
+SELECT billhook.run.finished_at
+FROM billhook.run
+WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.finished_at <= %(finished_at_2)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC
+ LIMIT %(param_1)s::INTEGER OFFSET %(param_2)s::INTEGER
+--> run: run_finished_at_idx
+
+-- pace.py first_untried_at
 SELECT billhook.delivery.received_at
 FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
- LIMIT %(param_1)s::INTEGER
---> delivery: delivery_received_idx
+WHERE billhook.delivery.id = (SELECT anon_1.delivery_id
+FROM (SELECT billhook.run.delivery_id AS delivery_id, billhook.run.attempts AS attempts, billhook.run.due_at AS due_at
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.due_at
+ LIMIT %(param_1)s::INTEGER) AS anon_1
+WHERE anon_1.attempts = %(attempts_1)s::INTEGER ORDER BY anon_1.due_at
+ LIMIT %(param_2)s::INTEGER)
+--> delivery: delivery_pkey
+--> run: run_claim_idx
 
 -- pace.py grows
 SELECT count(*) AS count_1
 FROM billhook.delivery
-WHERE billhook.delivery.id > coalesce((SELECT billhook.delivery.id
-FROM billhook.delivery
-WHERE billhook.delivery.received_at < %(received_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.delivery.id DESC
- LIMIT %(param_1)s::INTEGER), %(coalesce_1)s::INTEGER) AND billhook.delivery.conflict_of IS NULL
+WHERE billhook.delivery.id > (SELECT max(billhook.delivery.id) AS max_1
+FROM billhook.delivery) - %(param_1)s::BIGINT AND billhook.delivery.received_at >= %(received_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.delivery.received_at <= %(received_at_2)s::TIMESTAMP WITH TIME ZONE AND billhook.delivery.conflict_of IS NULL
 --> delivery: delivery_pkey
 
 -- pace.py grows
 SELECT count(distinct(finished.delivery_id)) AS count_1
 FROM (SELECT billhook.run.delivery_id AS delivery_id
 FROM billhook.run
-WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC
+WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.finished_at <= %(finished_at_2)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC
  LIMIT %(param_1)s::INTEGER) AS finished
 WHERE NOT (EXISTS (SELECT run_1.id
 FROM billhook.run AS run_1
@@ -2343,6 +2373,13 @@ WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_
  LIMIT %(param_1)s::INTEGER
 --> run: run_claim_idx
 
+-- workers.py is_followed
+SELECT billhook.billhook_worker.engine
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NOT NULL ORDER BY billhook.billhook_worker.stopped_at DESC
+ LIMIT %(param_1)s::INTEGER
+--> billhook_worker: all rows
+
 -- workers.py record_stop
 UPDATE billhook.billhook_worker SET stopped_at=%(stopped_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR
 --> billhook_worker: billhook_worker_pkey
@@ -2372,7 +2409,7 @@ FROM billhook.billhook_worker LEFT OUTER JOIN billhook.billhook_release ON billh
 --> billhook_release: billhook_release_pkey
 --> billhook_worker: all rows
 
--- workers.py worker_seen_at
+-- workers.py worker_times
 SELECT max(billhook.billhook_worker.seen_at) FILTER (WHERE billhook.billhook_worker.stopped_at IS NULL) AS anon_1, max(billhook.billhook_worker.stopped_at) AS max_1
 FROM billhook.billhook_worker
 --> billhook_worker: all rows

@@ -1490,6 +1490,12 @@ WHERE anon_1.delivery_id > ? ORDER BY anon_1.delivery_id
 --> SCAN anon_2
 --> SCAN anon_1
 
+-- issues.py _last_seen_before
+SELECT max(billhook_worker.seen_at) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.seen_at <= ? AND billhook_worker.stopped_at IS NULL
+--> SEARCH billhook_worker
+
 -- issues.py _with_numbers
 SELECT delivery.id, delivery.identifier_1, delivery.identifier_2, delivery.identifier_3
 FROM delivery
@@ -1843,6 +1849,13 @@ WHERE failure.id IN (SELECT value FROM json_each(?))
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
+-- occurrences.py occurrences_in_figures
+SELECT billhook_issue.fingerprint
+FROM billhook_issue
+WHERE billhook_issue.fingerprint = ? AND billhook_issue.state IN (SELECT value FROM json_each(?))
+--> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
 -- operations.py _backfill_plans
 SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
@@ -2188,6 +2201,13 @@ WITH RECURSIVE types (event_type) AS (
 --> SCAN of_rows
 --> SCAN billhook_count
 
+-- pace.py _oldest_unread_at
+SELECT delivery.received_at
+FROM delivery
+WHERE delivery.state IN ('received') ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING INDEX delivery_received_idx
+
 -- pace.py _within_limit
 SELECT delivery.received_at
 FROM delivery
@@ -2197,37 +2217,49 @@ FROM delivery) - ? ORDER BY delivery.id DESC
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid<?)
 --> SEARCH delivery
 
+-- pace.py _within_limit
+SELECT run.finished_at
+FROM run
+WHERE run.finished_at >= ? AND run.finished_at <= ? ORDER BY run.finished_at DESC
+ LIMIT ? OFFSET ?
+--> SEARCH run USING COVERING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
+
+-- pace.py first_untried_at
+SELECT delivery.received_at
+FROM delivery
+WHERE delivery.id = (SELECT anon_1.delivery_id
+FROM (SELECT run.delivery_id AS delivery_id, run.attempts AS attempts, run.due_at AS due_at
+FROM run
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at <= ? ORDER BY run.due_at
+ LIMIT ? OFFSET ?) AS anon_1
+WHERE anon_1.attempts = ? ORDER BY anon_1.due_at
+ LIMIT ? OFFSET ?)
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at<?)
+--> SCAN anon_1
+
 -- pace.py grows
 SELECT count(*) AS count_1
 FROM delivery
-WHERE delivery.id > coalesce((SELECT delivery.id
-FROM delivery
-WHERE delivery.received_at < ? ORDER BY delivery.id DESC
- LIMIT ? OFFSET ?), ?) AND delivery.conflict_of IS NULL
+WHERE delivery.id > (SELECT max(delivery.id) AS max_1
+FROM delivery) - ? AND delivery.received_at >= ? AND delivery.received_at <= ? AND delivery.conflict_of IS NULL
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid>?)
---> SCAN delivery
+--> SEARCH delivery
 
 -- pace.py grows
 SELECT count(distinct(finished.delivery_id)) AS count_1
 FROM (SELECT run.delivery_id AS delivery_id
 FROM run
-WHERE run.finished_at >= ? ORDER BY run.finished_at DESC
+WHERE run.finished_at >= ? AND run.finished_at <= ? ORDER BY run.finished_at DESC
  LIMIT ? OFFSET ?) AS finished
 WHERE NOT (EXISTS (SELECT run_1.id
 FROM run AS run_1
 WHERE run_1.delivery_id = finished.delivery_id AND (run_1.state IN (SELECT value FROM json_each(?)) OR run_1.state = ? AND run_1.due_at <= ?) AND run_1.handler IN (SELECT value FROM json_each(?)) = 0))
---> SEARCH run USING INDEX run_finished_at_idx (finished_at>?)
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
 --> SCAN finished
 --> SEARCH run_1 USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- pace.py grows
-SELECT delivery.received_at
-FROM delivery
-WHERE delivery.state IN ('received') ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SCAN delivery USING INDEX delivery_received_idx
 
 -- retention.py cut_texts
 SELECT billhook_issue.fingerprint, billhook_issue.title, billhook_issue.kind
@@ -2609,6 +2641,13 @@ WHERE run.state IN ('due', 'running') AND run.state = ? ORDER BY run.id
  LIMIT ? OFFSET ?
 --> SEARCH run USING INDEX run_claim_idx (state=?)
 
+-- workers.py is_followed
+SELECT billhook_worker.engine
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NOT NULL ORDER BY billhook_worker.stopped_at DESC
+ LIMIT ? OFFSET ?
+--> SCAN billhook_worker
+
 -- workers.py record_stop
 UPDATE billhook_worker SET stopped_at=? WHERE billhook_worker.owner = ?
 --> SEARCH billhook_worker USING INDEX sqlite_autoindex_billhook_worker_1 (owner=?)
@@ -2638,7 +2677,7 @@ FROM billhook_worker LEFT OUTER JOIN billhook_release ON billhook_release.id = b
 --> SCAN billhook_worker
 --> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN
 
--- workers.py worker_seen_at
+-- workers.py worker_times
 SELECT max(billhook_worker.seen_at) FILTER (WHERE billhook_worker.stopped_at IS NULL) AS anon_1, max(billhook_worker.stopped_at) AS max_1
 FROM billhook_worker
 --> SCAN billhook_worker
