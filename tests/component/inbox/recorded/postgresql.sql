@@ -455,7 +455,6 @@ FROM billhook.failure) - %(param_1)s::BIGINT ORDER BY billhook.failure.id DESC
 --> failure: failure_pkey
 
 -- counts.py _watermark_at
--- pace.py _within_limit
 SELECT billhook.run.finished_at
 FROM billhook.run
 WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC

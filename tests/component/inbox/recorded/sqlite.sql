@@ -511,7 +511,6 @@ FROM failure) - ? ORDER BY failure.id DESC
 --> SEARCH failure
 
 -- counts.py _watermark_at
--- pace.py _within_limit
 SELECT run.finished_at
 FROM run
 WHERE run.finished_at >= ? ORDER BY run.finished_at DESC
