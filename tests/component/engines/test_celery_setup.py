@@ -37,8 +37,7 @@ def shop(plain_app):
 
     def make(celery, handlers=None, **config):
         app = plain_app(BILLHOOK_ENGINE="celery", **config)
-        if celery is not None:
-            app.extensions["celery"] = celery
+        app.extensions["celery"] = celery
         Billhook(handlers=[handlers] if handlers else []).init_app(app)
         return app
 

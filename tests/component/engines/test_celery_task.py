@@ -157,6 +157,18 @@ def test_ordered_runs_execute_in_order_of_receipt_for_any_message_order(shop):
     assert states(one.app) == ["done"] * 3
 
 
+def test_what_is_planned_along_with_an_ordered_delivery_is_left_to_its_own_message(shop):
+    handlers, calls = Handlers(), []
+    handlers.on(InvoiceApproved, name="ordered", ordered_by="invoice_id")(noted(calls, "ordered"))
+    handlers.on(PingTest, name="plain")(noted(calls, "plain"))
+    one = shop(handlers)
+    plain, ordered = one.deliver(), approved(one, 0)
+
+    one.executor.execute(ordered)
+
+    assert (calls, one.published) == ([("ordered", 1)], [plain])
+
+
 # --- storage that fails ---------------------------------------------------------------------------
 
 

@@ -46,33 +46,21 @@ def failing(calls, error=FAIL, good_from=99):
 
 def test_a_handler_gets_its_event_as_a_model_and_the_delivery_as_facts(shop, clock):
     handlers, given = Handlers(), []
-    handlers.on(InvoiceApproved)(lambda event, delivery: given.append((event, delivery)))
-    app = shop(handlers)
+    handlers.on(InvoiceApproved)(lambda event, delivery: given.append((event, delivery, current_app.name)))
+    app = shop(handlers, name="my-shop")
 
     deliver(app, APPROVED, "InvoiceApproved", message_id="msg_1", headers={"X-More": "1", "Cookie": "no"})
 
-    ((event, delivery),) = given
-    assert (type(event), event.invoice_id) == (InvoiceApproved, "inv_1")
+    ((event, delivery, in_context_of),) = given
+    assert (type(event), event.invoice_id, in_context_of) == (InvoiceApproved, "inv_1", "my-shop")
     assert (delivery.key, delivery.source, delivery.event_type) == ("msg_1", "default", "InvoiceApproved")
     assert (delivery.attempt, delivery.body) == (1, APPROVED)
     assert delivery.received_at == clock.now()
     assert abs((delivery.signed_at - clock.now()).total_seconds()) < 60
-    assert delivery.headers["X-More"] == "1"
+    assert delivery.headers["X-More"] == delivery.headers["x-more"] == "1"
     assert delivery.headers["Webhook-Id"] == "msg_1"
     assert delivery.headers["Content-Type"] == "application/json"
-    assert delivery.headers["x-more"] == "1"
     assert "Cookie" not in delivery.headers
-
-
-def test_handlers_run_in_the_app_context_of_their_app(shop):
-    handlers, given = Handlers(), []
-    handlers.on(PingTest)(lambda event: given.append(current_app.name))
-    app = shop(handlers, name="my-shop")
-
-    deliver(app)
-    get_state(app).handle_due()
-
-    assert given == ["my-shop"]
 
 
 # --- failure --------------------------------------------------------------------------------------
@@ -199,6 +187,18 @@ def test_an_unreadable_delivery_is_quarantined_and_signalled_once(
     assert [detail["loc"] for detail in json.loads(stored)["details"]] == ([loc] if loc else [])
     facts = {"delivery_id": 1, "event_type": event_type, "error": stored}
     assert observed[1:] == [("delivery_quarantined", facts)]
+
+
+def test_a_quarantine_is_signalled_by_the_worker_that_planned_it(shop, observe):
+    app = shop(Handlers())
+    state, observed = get_state(app), observe(app, "delivery_quarantined")
+    state.inbox.put(incoming("k", body=b"{"))
+    planned = state.dispatcher.plan(state.inbox.received(1))
+
+    for planned_here in ([], [1]):
+        state.dispatcher.report(planned=planned, planned_here=planned_here)
+
+    assert len(observed) == 1
 
 
 def test_an_event_model_that_breaks_is_a_quarantine_and_stops_nothing_else(shop):

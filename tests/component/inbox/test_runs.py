@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta, timezone
+from itertools import pairwise
 
 import pytest
 
@@ -240,6 +241,9 @@ def test_which_attempts_count(inbox, where, history, found):
     assert told == found
     assert column(where, "SELECT attempt FROM failure ORDER BY id") == [*range(1, len(found) + 1)]
     assert runs(where, "last_error") == [(LOST,)]
+    # Only a loss that counts is of an issue.
+    counts = [after <= before for before, after in pairwise([0, *(uncounted for _, uncounted in found)])]
+    assert column(where, "SELECT fingerprint IS NOT NULL FROM failure ORDER BY id") == counts
 
 
 def mark_not_alone(inbox, one):
@@ -279,8 +283,7 @@ def test_a_suspect_that_is_released_waits_behind_no_other_for_what_ran_beside_it
 
     mark_not_alone(inbox, suspect)
     beside = runs(where, "state, beside_others")
-    with inbox.transaction(OWNER) as transaction:
-        transaction.release([suspect.lease], at(32))
+    release(inbox, suspect.lease, 32)
 
     assert (beside, runs(where, "state, beside_others")) == ([("running", 1)], [("due", 0)])
 
@@ -491,26 +494,51 @@ def test_a_renewed_lease_holds(inbox):
     assert settle(inbox, claimed, seconds=59) == {claimed.lease}
 
 
-def test_a_lost_lease_cannot_be_renewed_nor_released(inbox, where):
+def release(inbox, lease, seconds):
+    with inbox.transaction(OWNER) as transaction:
+        transaction.release([lease], at(seconds))
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        lambda inbox, _: claim(inbox, seconds=31, owner="another"),
+        lambda inbox, _: claim(inbox, 0, seconds=31, owner="another"),
+        lambda inbox, lease: release(inbox, lease, 1),
+    ],
+    ids=["claimed by another worker", "made due by another worker", "released before"],
+)
+def test_a_lost_lease_cannot_be_renewed_nor_released(inbox, where, lose):
     planned(inbox, "a")
     (stale,) = claim(inbox)
-    claim(inbox, seconds=31, owner="another")
+    lose(inbox, stale.lease)
     before = rows(where, "SELECT * FROM run")
 
     with inbox.transaction(OWNER) as transaction:
         held = transaction.renew([stale.lease], at(99))
-        transaction.release([stale.lease], at(32))
+    release(inbox, stale.lease, 32)
 
     assert held == set()
     assert rows(where, "SELECT * FROM run") == before
+
+
+@pytest.mark.parametrize("idle", [1, 0], ids=["started", "queued"])
+def test_a_result_behind_its_lease_counts_while_no_worker_has_claimed_the_run(inbox, where, idle):
+    planned(inbox, "a")
+    (late,) = claim(inbox, idle=idle)
+    claim(inbox, 0, seconds=31, owner="another")
+    assert runs(where, "state") == [("due",)]
+
+    assert settle(inbox, late, seconds=32) == {late.lease}
+
+    assert runs(where, "state, attempts") == [("succeeded", 1)]
 
 
 def test_a_released_run_is_due_at_once_and_its_attempt_not_counted(inbox, where):
     planned(inbox, "a")
     (claimed,) = claim(inbox)
 
-    with inbox.transaction(OWNER) as transaction:
-        transaction.release([claimed.lease], at(1))
+    release(inbox, claimed.lease, 1)
 
     assert runs(where, "state, attempts, queued") == [("due", 0, 0)]
     (again,) = claim(inbox, seconds=1, owner="another")

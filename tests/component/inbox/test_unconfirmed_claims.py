@@ -61,8 +61,9 @@ def test_a_later_claim_of_a_held_run_is_orphaned(inbox, where):
     assert release_orphaned(inbox, [lost]) == 1
 
 
-def test_releasing_unconfirmed_claims_leaves_settled_runs_alone(inbox, where):
+def test_releasing_unconfirmed_claims_leaves_settled_runs_and_retries_alone(inbox, where):
     claim(inbox, 4)
-    change(where, "UPDATE run SET state = 'succeeded'")  # the name of the owner stays, as nothing settles it
+    # The name of the worker stays in both.
+    change(where, "UPDATE run SET state = CASE WHEN id % 2 = 0 THEN 'due' ELSE 'succeeded' END")
 
     assert release_orphaned(inbox, []) == 0
