@@ -128,6 +128,8 @@ logger = logging.getLogger("billhook.engines")
 
 GATHER_SECONDS = 0.005
 """Under load, the pause after a transaction, in which results and new deliveries for the next one gather."""
+BEHIND_FACTOR = 4
+"""By this a poll reads fewer new deliveries while more runs are due than it has capacity for."""
 LOAD_RUNS = 8
 """A transaction with this many runs or more counts as load; below it nothing waits."""
 SLOW_SECONDS = 0.1
@@ -168,6 +170,8 @@ class Worker(Cycle):
         """Whether the inbox has the schema of a newer release, so that no result can be stored any more."""
         self._plan_limit = PLAN_LIMIT
         """How many deliveries a poll reads: fewer after each failure, as memory may lack."""
+        self._behind = False
+        """Whether the last poll claimed all that it had capacity for, so that more runs may be due."""
         self._polled_at, self._next_poll_at = time.monotonic(), 0.0
         self._backoff = PollBackoff()
         self._suspects = SuspectPolicy(lease_seconds, threads)
@@ -300,22 +304,26 @@ class Worker(Cycle):
         if releasing:  # other workers may be asleep
             self._inbox.waker.wake()
         claimed = len(claims)
-        if claimed + settled >= LOAD_RUNS and claimed < poll.capacity:
+        if claimed + settled >= LOAD_RUNS and claimed < poll.capacity and not poll.full:
             self._next_poll_at = time.monotonic() + GATHER_SECONDS
         if poll.capacity:
+            self._behind = claimed == poll.capacity
             self._backoff.record_claim(claimed, next_times.due_at, poll.now)
         # After a claim that returned runs, or a full batch, there may be more: poll again at once.
         more = claimed > 0 or (poll.full and not self._skipping)
-        return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, poll.now)
+        return 0.0 if more and leases.capacity() else self._seconds_to_sleep(next_times, poll.now)
 
     def _plan_poll(self, renewing: bool) -> tuple[Poll, bool]:
         """Read the inbox and decide what this poll writes, and whether any run is due that it may claim."""
         leases, suspects = self._leases, self._suspects
-        capacity = 0 if self._stopping else leases.capacity
+        settling = [attempt.run_result.lease for attempt in self._unsettled]
+        capacity = 0 if self._stopping else leases.capacity(settling)
         started = self._started() if suspects.active else frozenset()
         ordinary_blocked = suspects.active and suspects.blocks_ordinary(started)
         # Nothing is read that could not be planned and claimed now: other workers may have capacity for it.
-        reading = self._plan_limit if capacity and not ordinary_blocked else 0
+        # A run is claimed as it is made, in one write, only if no other is due: fewer are made until then.
+        limit = max(1, self._plan_limit // BEHIND_FACTOR) if self._behind else self._plan_limit
+        reading = limit if capacity and not ordinary_blocked else 0
         new_deliveries, next_times = self._inbox.poll(reading, self._dispatcher.limits, turns=self._turns)
         now = self._dispatcher.clock.now()
         # By now the leases of this process may be overdue: the read took long, or the clock was set forward.
@@ -346,7 +354,7 @@ class Worker(Cycle):
                 new_deliveries,
                 capacity,
                 renewing,
-                full=len(new_deliveries) == self._plan_limit,
+                full=len(new_deliveries) == limit,
                 suspect=mode is ClaimMode.A_SUSPECT,
                 # Suspects found in this claim fall due at random, so those lost together do not meet again.
                 spread=self._lease_time / 6,
@@ -377,7 +385,7 @@ class Worker(Cycle):
         if next_times.suspect_at is not None and next_times.suspect_at > now:
             others.append((next_times.suspect_at - now).total_seconds())
         # What is due cannot be claimed now: an attempt that ends wakes the worker up.
-        blocked = not leases.capacity or (suspects.active and suspects.blocks_ordinary(leases.runs.keys()))
+        blocked = not leases.capacity() or (suspects.active and suspects.blocks_ordinary(leases.runs.keys()))
         due_at = None if blocked else next_times.due_at
         return self._backoff.seconds(due_at, now, others, idle=leases.idle_threads() > 0)
 
