@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
@@ -13,8 +14,9 @@ from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import Lease
 from support.apps import inbox_at
-from support.inbox_view import NOON, incoming, rows
+from support.inbox_view import NOON, incoming, rows, value
 from support.processes import until
+from support.query_plans import fill_unread
 
 THREADS = 2
 
@@ -95,3 +97,30 @@ def test_after_a_slow_commit_receivers_write_first(running, monkeypatch, commit_
     worker.close()
 
     assert longest - 4.0 < pause <= longest
+
+
+def test_results_that_are_about_to_be_settled_make_room_for_claims():
+    table = LeaseTable(threads=2, lease_seconds=60, held=set())
+    table.runs = dict.fromkeys([Lease(1, 1), Lease(2, 1)])
+
+    assert [table.capacity(), table.capacity([Lease(1, 1), Lease(3, 1)])] == [0, 1]
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_worker_plans_few_deliveries_until_it_can_claim_each_run_as_it_is_made(running):
+    """Each run that is made due instead costs a write more; at the start some are, while the window grows."""
+    handlers, calls, unread = Handlers(), [], [4_000]
+    handlers.on(PingTest, name="h")(calls.append)
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    fill_unread(inbox_at(app), unread[0])
+    worker = get_state(app).worker(8)
+    while unread[-1] > 2_000:
+        worker._poll()
+        claimed = count(app, "running") + count(app, "succeeded")
+        until(lambda claimed=claimed: len(calls) == claimed)
+        unread.append(value(inbox_at(app), "SELECT count(*) FROM delivery WHERE state = 'received'"))
+    due = count(app, "due")
+    worker.close()
+
+    planned = [before - after for before, after in itertools.pairwise(unread)]
+    assert (planned[0], planned[1:6], planned[-1], due) == (200, [50] * 5, 200, 0)
