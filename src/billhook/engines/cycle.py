@@ -38,7 +38,7 @@ logger = logging.getLogger("billhook.engines")
 PLAN_LIMIT = 200
 UNSTORABLE_SECONDS = 1.0
 SKIPS_SECONDS = 60.0
-WINDOW_FACTOR = 64
+WINDOW_FACTOR = 128
 """Claims held per thread at most, while handlers return faster than the inbox commits."""
 WINDOW_LIMIT = 2_000
 

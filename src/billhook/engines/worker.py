@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from billhook.concurrency import wait_readable
-from billhook.engines.cycle import PLAN_LIMIT, Cycle, Poll
+from billhook.engines.cycle import Cycle, Poll
 from billhook.engines.descriptors import DescriptorMonitor
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOptions, WorkerRegistration
@@ -168,7 +168,7 @@ class Worker(Cycle):
         self._failures = 0
         self._is_outdated = False
         """Whether the inbox has the schema of a newer release, so that no result can be stored any more."""
-        self._plan_limit = PLAN_LIMIT
+        self._plan_limit = inbox.database.plan_rows
         """How many deliveries a poll reads: fewer after each failure, as memory may lack."""
         self._behind = False
         """Whether the last poll claimed all that it had capacity for, so that more runs may be due."""
@@ -255,7 +255,8 @@ class Worker(Cycle):
                 self._settle_one_by_one()
             self._back_off(pause)
             return 0.0
-        self._failures, self._is_outdated, self._plan_limit = 0, False, PLAN_LIMIT
+        self._failures, self._is_outdated = 0, False
+        self._plan_limit = self._inbox.database.plan_rows
         took = time.monotonic() - self._polled_at
         if min(took, self._inbox.database.commit_seconds) > SLOW_SECONDS:
             renewal = self._leases.seconds_to_renewal()
