@@ -38,7 +38,7 @@ logger = logging.getLogger("billhook.engines")
 PLAN_LIMIT = 200
 UNSTORABLE_SECONDS = 1.0
 SKIPS_SECONDS = 60.0
-WINDOW_FACTOR = 64
+WINDOW_FACTOR = 128
 """Claims held per thread at most, while handlers return faster than the inbox commits."""
 WINDOW_LIMIT = 2_000
 
@@ -62,14 +62,16 @@ class LeaseTable:
         self._orphan_checks = 0
         self._orphan_check_at = 0.0
 
-    @property
-    def capacity(self) -> int:
-        """How many more runs may be claimed now."""
-        return max(0, self.window - len(self.runs))
+    def capacity(self, settling: Iterable[Lease] = ()) -> int:
+        """Return how many more runs may be claimed, once the results of `settling` are written."""
+        return self._room(self.window, settling)
 
-    def idle_threads(self, settling: Collection[Lease] = ()) -> int:
+    def idle_threads(self, settling: Iterable[Lease] = ()) -> int:
         """Return how many threads are free, once the results of `settling` are written."""
-        return max(0, self._threads - len(self.runs) + sum(lease in self.runs for lease in settling))
+        return self._room(self._threads, settling)
+
+    def _room(self, most: int, settling: Iterable[Lease]) -> int:
+        return max(0, most - len(self.runs) + sum(lease in self.runs for lease in settling))
 
     def add(self, run: ClaimedRun) -> None:
         """Hold a run whose claim is committed."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from billhook.concurrency import wait_readable
-from billhook.engines.cycle import PLAN_LIMIT, Cycle, Poll
+from billhook.engines.cycle import Cycle, Poll
 from billhook.engines.descriptors import DescriptorMonitor
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOptions, WorkerRegistration
@@ -128,6 +128,8 @@ logger = logging.getLogger("billhook.engines")
 
 GATHER_SECONDS = 0.005
 """Under load, the pause after a transaction, in which results and new deliveries for the next one gather."""
+BEHIND_FACTOR = 4
+"""By this a poll reads fewer new deliveries while more runs are due than it has capacity for."""
 LOAD_RUNS = 8
 """A transaction with this many runs or more counts as load; below it nothing waits."""
 SLOW_SECONDS = 0.1
@@ -166,8 +168,10 @@ class Worker(Cycle):
         self._failures = 0
         self._is_outdated = False
         """Whether the inbox has the schema of a newer release, so that no result can be stored any more."""
-        self._plan_limit = PLAN_LIMIT
+        self._plan_limit = inbox.database.plan_rows
         """How many deliveries a poll reads: fewer after each failure, as memory may lack."""
+        self._behind = False
+        """Whether the last poll claimed all that it had capacity for, so that more runs may be due."""
         self._polled_at, self._next_poll_at = time.monotonic(), 0.0
         self._backoff = PollBackoff()
         self._suspects = SuspectPolicy(lease_seconds, threads)
@@ -251,7 +255,8 @@ class Worker(Cycle):
                 self._settle_one_by_one()
             self._back_off(pause)
             return 0.0
-        self._failures, self._is_outdated, self._plan_limit = 0, False, PLAN_LIMIT
+        self._failures, self._is_outdated = 0, False
+        self._plan_limit = self._inbox.database.plan_rows
         took = time.monotonic() - self._polled_at
         if min(took, self._inbox.database.commit_seconds) > SLOW_SECONDS:
             renewal = self._leases.seconds_to_renewal()
@@ -300,22 +305,26 @@ class Worker(Cycle):
         if releasing:  # other workers may be asleep
             self._inbox.waker.wake()
         claimed = len(claims)
-        if claimed + settled >= LOAD_RUNS and claimed < poll.capacity:
+        if claimed + settled >= LOAD_RUNS and claimed < poll.capacity and not poll.full:
             self._next_poll_at = time.monotonic() + GATHER_SECONDS
         if poll.capacity:
+            self._behind = claimed == poll.capacity
             self._backoff.record_claim(claimed, next_times.due_at, poll.now)
         # After a claim that returned runs, or a full batch, there may be more: poll again at once.
         more = claimed > 0 or (poll.full and not self._skipping)
-        return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, poll.now)
+        return 0.0 if more and leases.capacity() else self._seconds_to_sleep(next_times, poll.now)
 
     def _plan_poll(self, renewing: bool) -> tuple[Poll, bool]:
         """Read the inbox and decide what this poll writes, and whether any run is due that it may claim."""
         leases, suspects = self._leases, self._suspects
-        capacity = 0 if self._stopping else leases.capacity
+        settling = [attempt.run_result.lease for attempt in self._unsettled]
+        capacity = 0 if self._stopping else leases.capacity(settling)
         started = self._started() if suspects.active else frozenset()
         ordinary_blocked = suspects.active and suspects.blocks_ordinary(started)
         # Nothing is read that could not be planned and claimed now: other workers may have capacity for it.
-        reading = self._plan_limit if capacity and not ordinary_blocked else 0
+        # A run is claimed as it is made, in one write, only if no other is due: fewer are made until then.
+        limit = max(1, self._plan_limit // BEHIND_FACTOR) if self._behind else self._plan_limit
+        reading = limit if capacity and not ordinary_blocked else 0
         new_deliveries, next_times = self._inbox.poll(reading, self._dispatcher.limits, turns=self._turns)
         now = self._dispatcher.clock.now()
         # By now the leases of this process may be overdue: the read took long, or the clock was set forward.
@@ -346,7 +355,7 @@ class Worker(Cycle):
                 new_deliveries,
                 capacity,
                 renewing,
-                full=len(new_deliveries) == self._plan_limit,
+                full=len(new_deliveries) == limit,
                 suspect=mode is ClaimMode.A_SUSPECT,
                 # Suspects found in this claim fall due at random, so those lost together do not meet again.
                 spread=self._lease_time / 6,
@@ -377,7 +386,7 @@ class Worker(Cycle):
         if next_times.suspect_at is not None and next_times.suspect_at > now:
             others.append((next_times.suspect_at - now).total_seconds())
         # What is due cannot be claimed now: an attempt that ends wakes the worker up.
-        blocked = not leases.capacity or (suspects.active and suspects.blocks_ordinary(leases.runs.keys()))
+        blocked = not leases.capacity() or (suspects.active and suspects.blocks_ordinary(leases.runs.keys()))
         due_at = None if blocked else next_times.due_at
         return self._backoff.seconds(due_at, now, others, idle=leases.idle_threads() > 0)
 

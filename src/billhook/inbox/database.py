@@ -60,6 +60,8 @@ class Database(Protocol):
     """Whether a transaction waits in C code, so that under gevent all other greenlets would wait with it."""
     writes_overlap: bool
     """Whether a transaction may write while another one is open."""
+    plan_rows: int
+    """How many new deliveries a worker plans in one transaction: fewer where receivers wait for it."""
     prune_rows: int
     """How many deliveries are pruned in one transaction: few where receivers wait for it."""
     has_own_clock: bool

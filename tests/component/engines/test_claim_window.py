@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
@@ -13,8 +14,9 @@ from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import Lease
 from support.apps import inbox_at
-from support.inbox_view import NOON, incoming, rows
+from support.inbox_view import NOON, incoming, rows, value
 from support.processes import until
+from support.query_plans import fill_unread
 
 THREADS = 2
 
@@ -71,13 +73,13 @@ def test_a_window_that_grew_with_every_commit_would_be_noticed(running, monkeypa
 def test_the_window_follows_the_runs_that_finish_between_two_commits():
     table = LeaseTable(threads=8, lease_seconds=60, held=set())
     sizes = []
-    for settled in (0, 1, 4, 5, 8, 9, 64, 64, 100, 1_000):
+    for settled in (0, 1, 4, 5, 8, 9, 64, 64, 100, 1_000, 1_000):
         table.record_commit(
             [Lease(number, 1) for number in range(settled)], None, NOON, orphans_checked=False
         )
         sizes.append(table.window)
 
-    assert sizes == [8, 16, 16, 32, 32, 64, 128, 256, 512, 512]
+    assert sizes == [8, 16, 16, 32, 32, 64, 128, 256, 512, 1024, 1024]
 
 
 @pytest.mark.parametrize(("commit_seconds", "longest"), [(60.0, 5.0), (0.0, 0.0)])
@@ -95,3 +97,31 @@ def test_after_a_slow_commit_receivers_write_first(running, monkeypatch, commit_
     worker.close()
 
     assert longest - 4.0 < pause <= longest
+
+
+def test_results_that_are_about_to_be_settled_make_room_for_claims():
+    table = LeaseTable(threads=2, lease_seconds=60, held=set())
+    table.runs = dict.fromkeys([Lease(1, 1), Lease(2, 1)])
+
+    assert [table.capacity(), table.capacity([Lease(1, 1), Lease(3, 1)])] == [0, 1]
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_worker_plans_few_deliveries_until_it_can_claim_each_run_as_it_is_made(running):
+    """Each run that is made due instead costs a write more; at the start some are, while the window grows."""
+    handlers, calls, unread = Handlers(), [], [4_000]
+    handlers.on(PingTest, name="h")(calls.append)
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    fill_unread(inbox_at(app), unread[0])
+    most = get_state(app).inbox.database.plan_rows
+    worker = get_state(app).worker(8)
+    while unread[-1] > 1_000:
+        worker._poll()
+        claimed = count(app, "running") + count(app, "succeeded")
+        until(lambda claimed=claimed: len(calls) == claimed)
+        unread.append(value(inbox_at(app), "SELECT count(*) FROM delivery WHERE state = 'received'"))
+    due = count(app, "due")
+    worker.close()
+
+    planned = [before - after for before, after in itertools.pairwise(unread)]
+    assert (planned[0], planned[1:6], planned[-1], due) == (most, [most // 4] * 5, most, 0)

@@ -160,8 +160,8 @@ def test_deliveries_that_stay_unread_are_not_read_again_at_once(shop, protected,
 
 def test_a_worker_that_cannot_plan_goes_on_polling_slowly(shop, protected, monkeypatch, caplog):
     protected.allow_all_but("delivery", "UPDATE")
-    monkeypatch.setattr("billhook.engines.worker.PLAN_LIMIT", 2)
     state = shop.extensions["billhook"]
+    monkeypatch.setattr(state.inbox.database, "plan_rows", 2)
     for key in ("first", "second", "third"):
         state.inbox.put(incoming(key))
     worker, polls, poll = state.worker(1), [], state.inbox.poll

@@ -74,7 +74,7 @@ class SqliteDatabase(Database):
     """A file that cannot be opened at start is in a wrong place, or broken."""
     waits_in_c = True
     writes_overlap = False
-    prune_rows = 150  # receivers wait for the one writer
+    plan_rows, prune_rows = 200, 150  # receivers wait for the one writer
     has_own_clock = False
 
     def __init__(
