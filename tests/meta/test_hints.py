@@ -13,7 +13,7 @@ THROUGH = {"in_program", "Finding", "Problem"}
 PASSED_ON = {"errors/framework.py", "settings.py"}
 EXEMPT = {
     "cli/events.py": ["`billhook events` lists the known ones"],  # raised
-    "doctor/deliveries.py": ["worker: handlers run in `"],  # of findings
+    "doctor/deliveries.py": ["worker: handlers run in `", "drain: handlers run in `"],  # of findings
     "inbox/filters.py": ["see `billhook failures list`"],  # the help of an option
     "runbook.py": ["`billhook runbook "],  # of its text, which the command and the page convert
     "doctor/inbox.py": ["start one: billhook worker", "`billhook capture --to FOLDER`"],  # of findings

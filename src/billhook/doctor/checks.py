@@ -145,8 +145,7 @@ CHECKS = (
     Check("worker", about_worker, reads_inbox=True, well=workers_text),
     Check(
         "conditions", about_conditions, reads_inbox=True,
-        well=lambda _: f"{len(CONDITIONS)} conditions judged: none of them holds for the set-up; "
-        "`billhook status` tells of deliveries",
+        well=lambda _: f"{len(CONDITIONS)} conditions judged: none of them holds for the set-up",
     ),
     Check("handlers", about_handlers, _ALL),
     Check("names", about_missing, reads_inbox=True, well=lambda _: "what waits has its handler"),

@@ -64,13 +64,13 @@ class LeaseTable:
 
     def capacity(self, settling: Iterable[Lease] = ()) -> int:
         """Return how many more runs may be claimed, once the results of `settling` are written."""
-        return self._room(self.window, settling)
+        return self._left(self.window, settling)
 
     def idle_threads(self, settling: Iterable[Lease] = ()) -> int:
         """Return how many threads are free, once the results of `settling` are written."""
-        return self._room(self._threads, settling)
+        return self._left(self._threads, settling)
 
-    def _room(self, most: int, settling: Iterable[Lease]) -> int:
+    def _left(self, most: int, settling: Iterable[Lease]) -> int:
         return max(0, most - len(self.runs) + sum(lease in self.runs for lease in settling))
 
     def add(self, run: ClaimedRun) -> None:
