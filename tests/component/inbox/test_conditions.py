@@ -151,6 +151,7 @@ def test_a_worker_is_lost_after_110_seconds_while_another_lives(inbox, seconds, 
     """Before that it may be the first of a loop, which is told instead."""
     now = NOON + MINUTE + seconds * SECOND
     worker_ran(inbox, "w1", NOON, NOON + MINUTE)
+    worker_ran(inbox, "stopped", NOON, NOON + MINUTE + 20 * SECOND, stopped=True)
     worker_ran(inbox, "alive", NOON, now)
 
     assert held(inbox, now).get("lost-worker") == expected

@@ -319,7 +319,7 @@ def test_workers_that_stopped_in_order_are_missed_when_a_delivery_waits(
 def test_workers_that_stopped_in_order_are_missed_again_by_a_later_delivery(inbox, put, where):
     inbox.record_worker(WorkerRecord("w", "worker", 1, NOON), NOON)
     with inbox.database.write() as connection:
-        record_stop(connection, "w", NOON)
+        record_stop(connection, "w", NOON + MINUTE)
     put(1, (20, 20), (), state="received")
     update_issues(inbox, NOW)
     change(where, "UPDATE delivery SET state = 'done'")  # an operator gives it up
@@ -329,7 +329,7 @@ def test_workers_that_stopped_in_order_are_missed_again_by_a_later_delivery(inbo
     put(1, (-1, -1), (), state="received")
     update_issues(inbox, NOW + 12 * MINUTE)
 
-    assert [(one.state, one.last_at) for one in list_issues(inbox)] == [(IssueState.OPEN, NOON)]
+    assert [(one.state, one.last_at) for one in list_issues(inbox)] == [(IssueState.OPEN, NOON + MINUTE)]
 
 
 def test_what_a_rate_lets_wait_is_a_backlog_and_through_no_sooner_than_it_allows(inbox, put, monkeypatch):

@@ -257,6 +257,7 @@ def test_an_address_that_takes_messages_again_gets_one_summary_of_all_that_is_op
     for number in range(3):
         fail(inbox, f"k{number}", clock, group=f"bug {number}", error=f"Error{'XYZ'[number]}: x")
     fail_and_look(inbox, clock, "resolved", group="resolved meanwhile", error="Gone: x")
+    fail_and_look(inbox, clock, "kills", error=LOST, group=LOST)
     (gone,) = [one for one in only_failures(inbox) if one.title.startswith("Gone")]
     change_issue(inbox, gone.id, IssueState.RESOLVED, clock.now(), who="ada")
     clock.advance(seconds=14)
@@ -268,7 +269,7 @@ def test_an_address_that_takes_messages_again_gets_one_summary_of_all_that_is_op
 
     assert [other.send_due(), other.send_due()] == [1, 0]
 
-    assert hook.titles == ["[billhook] warning: 4 issues are open"]
+    assert hook.titles == ["[billhook] critical: 5 issues are open"]
     assert "shop.book fails: ErrorX\n" in hook.bodies[0]
     assert "This address has taken no message since 2026-01-15 12:00 UTC." in hook.bodies[0]
     assert "Gone" not in hook.bodies[0]
