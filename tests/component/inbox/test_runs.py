@@ -241,6 +241,7 @@ def test_which_attempts_count(inbox, where, history, found):
     assert told == found
     assert column(where, "SELECT attempt FROM failure ORDER BY id") == [*range(1, len(found) + 1)]
     assert runs(where, "last_error") == [(LOST,)]
+    assert not any(column(where, "SELECT retried FROM failure"))
     # Only a loss that counts is of an issue.
     counts = [after <= before for before, after in pairwise([0, *(uncounted for _, uncounted in found)])]
     assert column(where, "SELECT fingerprint IS NOT NULL FROM failure ORDER BY id") == counts
@@ -426,8 +427,10 @@ def test_a_failure_leaves_its_history(inbox, where):
         state, due = (RunState.DEAD, None) if number == 2 else (RunState.DUE, number * 10 + 5)
         settle(inbox, claimed, state, seconds=number * 10 + 1, due=due, error=f"e{number}")
 
-    assert rows(where, "SELECT attempt, error, traceback, failed_at FROM failure ORDER BY id") == [
-        (n + 1, f"e{n}", f"Traceback: e{n}", f"2026-01-15 12:00:{n * 10 + 1:02}.000000") for n in range(3)
+    columns = "attempt, error, traceback, failed_at, retried"
+    assert rows(where, f"SELECT {columns} FROM failure ORDER BY id") == [
+        (n + 1, f"e{n}", f"Traceback: e{n}", f"2026-01-15 12:00:{n * 10 + 1:02}.000000", int(n < 2))
+        for n in range(3)
     ]
     assert runs(where, "state, last_error, worker, queued") == [("dead", "e2", OWNER, 0)]
     assert value(where, "SELECT finished_at FROM run") == "2026-01-15 12:00:21.000000"
