@@ -135,7 +135,7 @@ failure = Table(
     # lost, or the attempt does not count.
     Column("retried", Integer, nullable=False, server_default=text("0")),
     # Which issue it belongs to, and where the user's code failed: see billhook.inbox.issues. NULL for an
-    # attempt that was interrupted.
+    # attempt that was interrupted, or by a worker that lacked the handler, which another may have.
     Column("fingerprint", Text),
     Column("place", Text),
     # Where the attempt was made.
