@@ -25,7 +25,7 @@ from billhook.inbox.occurrences import (
 from billhook.inbox.overview import COUNT_LIMIT, Overview, read_overview, read_refused_since
 from billhook.inbox.pace import OLD, read_not_stored
 from billhook.inbox.thresholds import NO_THRESHOLDS, Thresholds, refused_within
-from billhook.printable import printable
+from billhook.printable import counted, printable
 
 _WORKER_SEEN_WITHIN = timedelta(minutes=1)
 """Three times the interval at which a worker renews its row in the inbox."""
@@ -168,7 +168,7 @@ def find_refused_times(facts: Facts) -> Found:
     for cause, whose in (("stale", "behind"), ("future", "ahead of")):
         if seconds := facts.overview.refused_seconds.get(cause):
             number = facts.overview.refused[cause]
-            deliveries = "1 genuine delivery was" if number == 1 else f"{number:,} genuine deliveries were"
+            deliveries = f"{counted(number, 'genuine delivery')} {'was' if number == 1 else 'were'}"
             signed = f"the signed time is {seconds:.0f} s {whose} this clock on average"
             yield cause, f"{deliveries} refused: {signed}"
 
@@ -179,7 +179,8 @@ def find_all_refused(facts: Facts) -> Found:
     stored = overview.last_at is not None and overview.last_at >= overview.since
     mismatched = overview.refused.get("mismatch", 0)
     if mismatched and not stored and not any(one.duplicates for one in overview.types):
-        yield "", f"{mismatched:,} signatures matched no secret, and no delivery was accepted in 24 hours"
+        signatures = counted(mismatched, "signature")
+        yield "", f"{signatures} matched no secret, and no delivery was accepted in 24 hours"
 
 
 def find_refused_since(facts: Facts) -> Found:

@@ -131,7 +131,7 @@ def test_a_secret_that_is_wrong(shop, run):
     assert shop.test_client().post("/webhooks/billing", data=APPROVED, headers=headers).status_code == 401
     get_state(shop).inbox.close()
 
-    assert "1 signatures matched no secret" in shown(run, "signed-deliveries-are-refused")
+    assert "1 signature matched no secret" in shown(run, "signed-deliveries-are-refused")
 
 
 def test_a_secret_that_was_changed_at_the_service(shop, run):

@@ -88,12 +88,16 @@ def test_a_hostile_type_and_reason_cannot_control_the_terminal(run, shop, where)
 def test_the_row_of_refusals_names_the_section_about_their_causes(run, shop, causes, sections):
     inbox = get_state(shop.app).inbox
     for cause in causes:
-        inbox.count(Counted.REFUSED, datetime.now(UTC), source="default", cause=cause)
+        seconds = 412.0 if cause == "stale" else None
+        inbox.count(
+            Counted.REFUSED, datetime.now(UTC), source="default", cause=cause, duration_seconds=seconds
+        )
     inbox._counts.close()
 
     (row,) = [line for line in run("status").stdout.splitlines() if line.startswith("refused in 24 h")]
 
     assert re.findall(r"billhook runbook ([\w-]+)", row) == sections
+    assert ("stale by 412 s on average" in row) == ("stale" in causes)
 
 
 # --- thresholds ---------------------------------------------------------------------------------------
