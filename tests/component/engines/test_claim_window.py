@@ -10,6 +10,7 @@ import pytest
 
 from billhook import Handlers
 from billhook.engines.cycle import LeaseTable
+from billhook.engines.worker import FIRST_ROWS
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import Lease
@@ -124,4 +125,23 @@ def test_a_worker_plans_few_deliveries_until_it_can_claim_each_run_as_it_is_made
     worker.close()
 
     planned = [before - after for before, after in itertools.pairwise(unread)]
-    assert (planned[0], planned[1:6], planned[-1], due) == (most, [most // 4] * 5, most, 0)
+    assert (planned[0], planned[1:6], planned[-1], due) == (FIRST_ROWS, [most // 4] * 5, most, 0)
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_worker_reads_no_more_large_bodies_at_once_than_fit(running, monkeypatch):
+    monkeypatch.setattr("billhook.engines.worker.FIRST_ROWS", 5)
+    monkeypatch.setattr("billhook.engines.worker.PLAN_BYTES", 4_000)
+    handlers, planned = Handlers(), []
+    handlers.on(PingTest, name="h")(lambda event: None)
+    app = running(handlers, start_now=False)
+    state = get_state(app)
+    for number in range(20):
+        state.inbox.put(incoming(f"m{number}", body=b'{"x":"%s"}' % (b"y" * (992 if number < 15 else 1))))
+    plan = state.dispatcher.plan
+    monkeypatch.setattr(state.dispatcher, "plan", lambda stored: planned.append(len(stored)) or plan(stored))
+    worker = state.worker(THREADS)
+    until(lambda: worker._poll() is not None and count(app, "succeeded") == 20)
+    worker.close()
+
+    assert [number for number in planned if number][:4] == [5, 4, 4, 4]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import threading
 import time
 from pathlib import Path
@@ -68,6 +70,38 @@ def test_the_pipe_of_a_killed_process_is_removed_when_another_begins_to_listen(t
 
     (own,) = left.parent.iterdir()
     assert own != left
+
+
+def test_a_process_short_of_descriptors_notifies_whom_it_can_and_removes_no_pipe(tmp_path, wakers):
+    listener, sender = wakers
+    early, late = listener.listener(), listener.listener()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    sender.wake()  # has opened both
+    assert (early.wait(0), late.wait(0)) == (True, True)
+    sender.close()
+    before = sorted((tmp_path / "pipes").iterdir())
+    held = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        os.close(held.pop())  # enough to list the folder, and to open one of the two
+
+        sender.wake()
+        sender.wake()
+        notified = [early.wait(0), late.wait(0)]
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert sorted(notified) == [False, True]
+    assert sorted((tmp_path / "pipes").iterdir()) == before
+    sender.wake()
+    assert (early.wait(1), late.wait(1)) == (True, True)
+    early.close()
+    late.close()
 
 
 def test_a_replaced_folder_is_an_error_for_the_listener_only(tmp_path, wakers):

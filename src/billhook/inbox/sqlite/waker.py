@@ -8,6 +8,7 @@ Without a reader a notification is lost, which is harmless: everyone who waits a
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
@@ -20,6 +21,7 @@ from billhook.concurrency import reset_in_child, wait_readable
 
 _SETTLED_NS = 100_000_000
 """How old the time of a folder's last change is before a second change surely shows in it."""
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class FifoWaker:
@@ -44,12 +46,12 @@ class FifoWaker:
             try:
                 changed_at_ns = _own_folder_changed_at_ns(self._folder)
                 if changed_at_ns != self._listed_at_ns:
-                    self._open_pipes()
+                    complete = self._open_pipes()
                     # Two changes within a tick of the file system's clock have one time: look again.
                     settled = time.time_ns() - changed_at_ns > _SETTLED_NS
-                    self._listed_at_ns = changed_at_ns if settled else 0
+                    self._listed_at_ns = changed_at_ns if settled and complete else 0
             except OSError:  # no folder, as nothing has listened yet; or it is not readable here
-                return
+                self._listed_at_ns = 0
             for name, descriptor in list(self._opened.items()):
                 try:
                     os.write(descriptor, b"!")
@@ -58,13 +60,19 @@ class FifoWaker:
                 except OSError:
                     self._drop(name)
 
-    def _open_pipes(self) -> None:
+    def _open_pipes(self) -> bool:
+        """Open the new pipes, and remove those without a reader; False if this process could not open one."""
+        complete = True
         for path in self._folder.iterdir():
             if path.name not in self._opened and not path.name.startswith("."):
                 try:
                     self._opened[path.name] = _open_to_notify(path)
-                except OSError:
-                    self._drop(path.name)
+                except OSError as error:
+                    # Not for want of descriptors: who listens on it would not be woken any more.
+                    if error.errno == errno.ENXIO:
+                        self._drop(path.name)
+                    complete = complete and error.errno not in _SHORTAGES
+        return complete
 
     def _drop(self, name: str) -> None:
         """Remove the pipe of one that has ended, which a killed process has left."""
