@@ -72,6 +72,7 @@ def test_a_failed_attempt_names_delivery_handler_attempt_cause_and_duration(app_
     }  # fmt: skip
     # A dead run has its traceback, once; an attempt that is made again has none.
     assert (record.exc_info is not None) == (not retry)
+    assert "handler.py" not in PrintableFormatter().format(record)  # it begins at the handler
     at = r"retrying in 1 min \(at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\): LookupError"
     assert (re.search(at, record.getMessage()) is not None) == bool(retry)
 

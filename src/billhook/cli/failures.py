@@ -19,6 +19,7 @@ from billhook.clock import format_ago, format_time, parse_duration
 from billhook.engines.watch import Watch
 from billhook.inbox import Inbox
 from billhook.inbox.actions import Action, issues_acted_on, list_actions
+from billhook.inbox.condition_checks import number_text
 from billhook.inbox.conditions import condition_of
 from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import (
@@ -32,6 +33,7 @@ from billhook.inbox.issues import (
     newest_traceback,
 )
 from billhook.inbox.occurrences import IssueKind
+from billhook.inbox.overview import Backlog, read_overview
 from billhook.inbox.shares import first_release, read_share
 from billhook.notify import read_addresses
 from billhook.program import in_program
@@ -82,11 +84,13 @@ def list_(states: Sequence[str], as_json: bool) -> None:
         update_issues(inbox, now)
         found = list_issues(inbox, [IssueState(state) for state in states] or _SHOWN)
         hours = by_hour(inbox, found, now) if as_json else {}
+        backlog = None if found or states or as_json else read_overview(inbox, now).backlog
     if as_json:
         print_json([{**asdict(one), "hours": hours.get(one.id)} for one in found])
         return
     if not found:
-        click.echo("nothing is wrong" if not states else f"no issue is {' or '.join(states)}")
+        click.echo(f"no issue is {' or '.join(states or ['open'])}")
+        _say_remaining(backlog)
         return
     columns = ("issue", "state", "count", "last", "of", "what", "newest")
     rows = [
@@ -96,6 +100,15 @@ def list_(states: Sequence[str], as_json: bool) -> None:
     ]  # fmt: skip
     print_table(columns, rows, whole=columns[:4], cut="what", optional=["newest"], spare=["newest"])
     say(in_program(f"`billhook failures show {found[0].id}` shows one"))
+
+
+def _say_remaining(backlog: Backlog | None) -> None:
+    """Print what is left of resolved issues: `billhook status` shows it, and sends its reader here."""
+    numbers = {} if backlog is None else {"dead": backlog.dead, "quarantined": backlog.quarantined}
+    for state, number in numbers.items():
+        if number:
+            deliveries = "1 delivery is" if number == 1 else f"{number_text(number)} deliveries are"
+            say(in_program(f"{deliveries} {state} still: `billhook deliveries list --state {state}`"))
 
 
 @failures.command(short_help="Show an issue with its newest traceback.")
@@ -217,6 +230,10 @@ def _find(inbox: Inbox, id_: str) -> Issue:
     if len(ids) > 1:
         raise CliError(f"{id_} is how {len(ids)} issues begin, write one of them: {', '.join(ids)}")
     one = find_issue(inbox, ids[0] if ids else id_)
+    if one is None and len(id_) < _SHORTEST_ID:
+        raise CliError(
+            f"{printable(id_)} is too short: write {_SHORTEST_ID} characters of the issue's id, or more"
+        )
     if one is None:
         raise CliError(f"there is no issue {printable(id_)}: see `billhook failures list`")
     return one

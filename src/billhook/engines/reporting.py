@@ -117,7 +117,7 @@ class Reporter:
         else:
             text = "run of handler %s on delivery %d is dead after attempt %d: %s"
             # Only here, not at each attempt before: an error tracker opens an issue for each traceback.
-            logger.error(text, *about, result.attempt, why, exc_info=error, extra=extra)
+            logger.error(text, *about, result.attempt, why, exc_info=failure.exc_info, extra=extra)
             signals.emit(signals.handler_dead, self._sender, **facts)
 
     def _report_quarantined(self, stored: StoredDelivery, error: str) -> None:

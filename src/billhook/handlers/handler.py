@@ -321,6 +321,11 @@ class HandlerFailure:
     traceback: str
     group: FailureGroup | None = None
 
+    @property
+    def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+        """The exception for a log record, whose traceback begins at the handler."""
+        return type(self.exception), self.exception, _handlers_frames(self.exception)
+
     @classmethod
     def from_exception(cls, exception: BaseException) -> HandlerFailure:
         """Describe an exception; if its text cannot be made, its traceback stays."""

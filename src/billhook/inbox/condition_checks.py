@@ -13,7 +13,7 @@ from billhook.file_modes import access_by_others
 from billhook.inbox.counts import OTHER_TYPES
 from billhook.inbox.crashes import ThreadCrashes
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.issues import OpenIssue, list_open
+from billhook.inbox.issues import IssueState, OpenIssue, list_issues, list_open
 from billhook.inbox.lost_workers import REPORTED_FOR
 from billhook.inbox.occurrences import (
     IssueKind,
@@ -151,8 +151,13 @@ def find_notify_file(facts: Facts) -> Found:
 
 def find_killers(facts: Facts) -> Found:
     found = {one.subject: one.title for one in facts.opened if one.kind is IssueKind.KILLER}
-    lately = (one for one in facts.occurrences if one.kind is IssueKind.KILLER)
-    found |= {one.subject: one.title for one in lately if facts.now - one.last_at < REPORTED_FOR}
+    kills = (one for one in facts.occurrences if one.kind is IssueKind.KILLER)
+    if lately := [one for one in kills if facts.now - one.last_at < REPORTED_FOR]:
+        closed = list_issues(facts.inbox, [IssueState.RESOLVED])
+        mended = {one.subject: one.changed_at for one in closed if one.kind is IssueKind.KILLER}
+        for one in lately:
+            if one.subject not in mended or one.last_at > mended[one.subject]:
+                found[one.subject] = one.title
     yield from found.items()
 
 

@@ -217,9 +217,8 @@ def _find(state: BillhookState, handler: Callable[..., Any] | str) -> Handler:
     for name, each in known.items():
         if handler in (name, each.function, *each.aliases):
             return each
-    raise ConfigError(
-        f"{handler!r} is no handler of this app, which has {', '.join(sorted(known)) or 'none'}"
-    )
+    none = "none (billhook_app or billhook_handlers in pytest's settings names them)"
+    raise ConfigError(f"{handler!r} is no handler of this app, which has {', '.join(sorted(known)) or none}")
 
 
 _OPTIONS = ("signed", "age_seconds", "key", "source")

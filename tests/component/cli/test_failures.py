@@ -96,7 +96,9 @@ def test_what_operators_say_is_kept_and_recorded(cli, failing, run):
     assert re.search(r"is ignored until 20\d\d-", cli("ignore", id_, "--for", "2h").stdout)
     cli("resolve", id_)
 
-    assert "nothing is wrong" in cli().stdout
+    nothing = cli()
+    assert nothing.stdout == "no issue is open\n"
+    assert nothing.stderr == "2 deliveries are dead still: `billhook deliveries list --state dead`\n"
     assert "KeyError" in cli("list", "--state", "resolved").stdout
     recorded = [(one.what, one.which) for one in list_actions(get_state(failing).inbox, 10)]
     assert "grace" not in {one.who for one in list_actions(get_state(failing).inbox, 10)}
@@ -115,7 +117,7 @@ def test_the_beginning_of_an_id_is_enough_where_it_is_of_one_issue(cli, failing)
     assert cli("show", id_[:5]).stdout.startswith(f"{id_}  OPEN")
     ambiguous = cli("show", id_[:4], code=1).stderr
     assert f"{id_[:4]} is how 2 issues begin, write one of them: {id_}, {other}" in ambiguous
-    assert "there is no issue" in cli("show", id_[:3], code=1).stderr
+    assert f"{id_[:3]} is too short: write 4 characters" in cli("show", id_[:3], code=1).stderr
 
 
 def test_an_unknown_issue_changes_nothing(cli, failing):

@@ -20,7 +20,7 @@ from billhook.inbox.conditions import (
 )
 from billhook.inbox.counts import NO_DURATION, CountKey, Counts, Sum, hour_of
 from billhook.inbox.issue_updates import update_issues
-from billhook.inbox.issues import IssueState, list_issues
+from billhook.inbox.issues import IssueState, change_issue, list_issues
 from billhook.inbox.leases import LOST
 from billhook.inbox.lost_workers import read_lost_workers
 from billhook.inbox.occurrences import REFUSED_LIMIT, IssueKind
@@ -75,6 +75,20 @@ def test_a_loop_of_one_handler_is_one_issue_that_names_it(inbox):
     update_issues(inbox, now)
     (one,) = list_issues(inbox)
     assert (one.kind, one.subject, one.title) == (IssueKind.KILLER, "book", "workers die while book runs")
+
+
+def test_a_killer_that_an_operator_resolved_holds_only_if_it_kills_again(inbox):
+    end = crash_loop(inbox, ["book"])
+    now = end + 45 * SECOND
+    worker_ran(inbox, "next", end, now)
+    update_issues(inbox, now)
+    (one,) = list_issues(inbox)
+
+    change_issue(inbox, one.id, IssueState.RESOLVED, NOON, who="ada")
+    assert "killer" in held(inbox, now)
+
+    change_issue(inbox, one.id, IssueState.RESOLVED, now, who="ada")
+    assert "killer" not in held(inbox, now)
 
 
 def test_a_loop_in_which_a_handler_ran_in_two_of_five_workers_does_not_name_it(inbox):

@@ -263,6 +263,10 @@ def test_a_function_that_handles_nothing_is_refused(app_of):
 
     with pytest.raises(ConfigError, match=r"is no handler of this app, which has send$"):
         handled(app, print)
+    with pytest.raises(
+        ConfigError, match=r"has none \(billhook_app or billhook_handlers in pytest's settings"
+    ):
+        handled(app_of(), print)
 
 
 # --- one's own app --------------------------------------------------------------------------------
