@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import signal
@@ -280,7 +281,13 @@ def test_a_watchdog_for_which_no_thread_is_left_goes_on_and_reports_unless_its_l
 
 def test_a_watchdog_stops_a_worker_that_has_no_memory_left_once(monkeypatch, caplog):
     stopped, fits = [], iter([True, *[False] * 9])
-    monkeypatch.setattr("billhook.memory._fits", lambda: next(fits))
+
+    def reserve(*_):
+        if not next(fits):
+            raise OSError(errno.ENOMEM, "no memory")
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr("billhook.memory.mmap", SimpleNamespace(mmap=reserve))
 
     watch(monkeypatch, math.inf, looks=10, stop=lambda: stopped.append(1))
 

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -49,51 +50,12 @@ COST_FACTOR = 20
 """A backlog count is used for 20 times as long as it took: counting costs a twentieth of the time at most."""
 
 
-class _ThreadReceipt:
-    """The receipt that one thread waits for, or cancels, with the methods of a future.
-
-    That of concurrent.futures has a condition, with which a delivery costs a thirteenth more CPU.
-    """
-
-    __slots__ = ("_came", "_decided", "_outcome")
-
-    def __init__(self) -> None:
-        self._decided = threading.Lock()  # by who acquires it: the committer, or the request that gives up
-        self._came = threading.Lock()
-        self._came.acquire()
-        self._outcome: Any = None
-
-    def done(self) -> bool:
-        return self._decided.locked()
-
-    def cancel(self) -> bool:
-        return self._decided.acquire(blocking=False)
-
-    def set_result(self, outcome: Receipt | Exception) -> None:
-        if not self._decided.acquire(blocking=False):
-            raise asyncio.InvalidStateError
-        self._outcome = outcome
-        self._came.release()
-
-    set_exception = set_result
-
-    def result(self, timeout_seconds: float) -> Receipt:
-        """Return the receipt or raise the error; TimeoutError after a time, and then the request gave up."""
-        if not self._came.acquire(timeout=timeout_seconds):
-            if self.cancel():  # pragma: no branch - it may come at this moment
-                raise TimeoutError
-            self._came.acquire()  # pragma: no cover
-        if isinstance(self._outcome, Exception):
-            raise self._outcome
-        return self._outcome  # type: ignore[no-any-return]
-
-
 @dataclass(slots=True, eq=False)
 class _QueueEntry:
-    """One request's place in the queue: a thread or a coroutine waits for its receipt, or cancels it."""
+    """One request's place in the queue: a thread or a coroutine waits for its future, or cancels it."""
 
     delivery: NewDelivery
-    receipt: _ThreadReceipt | asyncio.Future[Receipt]
+    receipt: Future[Receipt] | asyncio.Future[Receipt]
     following: Iterator[tuple[_QueueEntry, Receipt | InboxUnavailable]] | None = None
     """The rest of its batch, which a thread that was woken wakes in turn."""
 
@@ -186,7 +148,7 @@ class Committer:
         end = time.monotonic() + timeout
         if self.startup_check is not None:
             self._wait_for_startup(timeout)
-        receipt = _ThreadReceipt()
+        receipt: Future[Receipt] = Future()
         self._check_usable()
         entry = _QueueEntry(delivery, receipt)
         self._queue.put(entry)
@@ -355,7 +317,7 @@ def _answer(
     """
     elsewhere: dict[Any, list[tuple[_QueueEntry, Receipt | InboxUnavailable]]] = {}
     for entry, outcome in answers:
-        own_loop = None if isinstance(entry.receipt, _ThreadReceipt) else entry.receipt.get_loop()
+        own_loop = None if isinstance(entry.receipt, Future) else entry.receipt.get_loop()
         if own_loop is not loop:
             elsewhere.setdefault(own_loop, []).append((entry, outcome))
             continue
@@ -366,7 +328,7 @@ def _answer(
                 entry.receipt.set_exception(outcome)
             else:
                 entry.receipt.set_result(outcome)
-        except asyncio.InvalidStateError:
+        except (InvalidStateError, asyncio.InvalidStateError):
             continue  # the request has given up
         if loop is None:
             break

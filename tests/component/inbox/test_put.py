@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from billhook.errors import DeadlinePassed, Draining, InboxUnavailable
 from billhook.inbox import NewDelivery, PutStatus, Receipt, committer
-from billhook.inbox.committer import Committer, _ThreadReceipt
+from billhook.inbox.committer import Committer
 from billhook.inbox.sqlite.library import sqlite3
 from support.inbox_view import NOON, Foreigner, change, hung, incoming, is_writable, open_inbox, rows, value
 from support.postgres import only_sqlite
@@ -331,7 +332,7 @@ def test_after_a_slow_batch_a_request_that_comes_before_the_turn_to_write_is_in_
 
 def test_a_request_that_is_interrupted_while_its_batch_is_committed_holds_up_no_other(monkeypatch):
     begun, queued, taken, ended = (threading.Event() for _ in range(4))
-    result, seconds = _ThreadReceipt.result, []
+    result, seconds = Future.result, []
 
     def commit(batch):
         if batch[0].key == "before":
@@ -356,7 +357,7 @@ def test_a_request_that_is_interrupted_while_its_batch_is_committed_holds_up_no_
         if key == "interrupted":
             ended.set()
 
-    monkeypatch.setattr(_ThreadReceipt, "result", interrupted)
+    monkeypatch.setattr(Future, "result", interrupted)
     committer = Committer(commit, (), 20.0)
     threads = [
         threading.Thread(target=put, args=(key,), name=key) for key in ("before", "interrupted", "next")
