@@ -28,9 +28,10 @@ logger = logging.getLogger("billhook.dashboard")
 OPTION = "BILLHOOK_DASHBOARD"
 FEWEST_CHARACTERS = 12
 UNGUESSABLE_CHARACTERS = 24
-_FEW_DIFFERENT = 8
-"""A password that is at least so long, of more than a few different characters, cannot be found however many
-are tried: it is always let in, and its user cannot be kept out. The command of the manual makes such ones."""
+_FEWEST_DIFFERENT = 12
+"""A password that is at least so long, with at least 12 different characters, small and capital letters and
+digits among them, cannot be found however many are tried: it is always let in, and its user cannot be kept
+out. Nearly all that the command of the manual makes are such, and hardly any that consist of words."""
 WRONG_TRIES = 5
 MAX_WRONG_TRIES = 50
 WRONG_TRIES_SECONDS = 1.0
@@ -88,8 +89,10 @@ def _parse(path: str, lines: list[str]) -> Iterator[DashboardUser]:
                 f"{OPTION} {path!r}, line {number}: the password of {name} has fewer than "
                 f"{FEWEST_CHARACTERS} characters; make one: head -c 18 /dev/urandom | base64"
             )
-        long = len(password) >= UNGUESSABLE_CHARACTERS and len(set(password)) >= _FEW_DIFFERENT
-        yield DashboardUser(name, _digest(password), not line.startswith(_READ_ONLY), not long)
+        kinds = all(any(map(kind, password)) for kind in (str.islower, str.isupper, str.isdigit))
+        is_mixed = kinds and len(set(password)) >= _FEWEST_DIFFERENT
+        may_be_guessed = len(password) < UNGUESSABLE_CHARACTERS or not is_mixed
+        yield DashboardUser(name, _digest(password), not line.startswith(_READ_ONLY), may_be_guessed)
 
 
 class _SignIn:
@@ -103,6 +106,8 @@ class _SignIn:
         self._log = LimitedLog(logger, monotonic=monotonic)
         self._wrong = {_digest(user.name): deque[tuple[float, str]](maxlen=MAX_WRONG_TRIES) for user in users}
         """When wrong passwords of each user came, and from which client."""
+        self._of_no_user: deque[tuple[float, str]] = deque(maxlen=MAX_WRONG_TRIES)
+        """The same of other names, so that the time does not tell them from users."""
 
     def user(self) -> DashboardUser:
         """Return the user of the current request. Raises Unauthorized, so that the browser asks for one."""
@@ -112,7 +117,7 @@ class _SignIn:
             if found is not None and not found.may_be_guessed:
                 return found
             now, client = self._monotonic(), _client(request.remote_addr or "")
-            wrong = self._wrong.get(_digest(sent.username or ""), deque())
+            wrong = self._wrong.get(_digest(sent.username or ""), self._of_no_user)
             recent = [each for at, each in tuple(wrong) if now - at < WRONG_TRIES_SECONDS]
             if recent.count(client) < WRONG_TRIES and len(recent) < MAX_WRONG_TRIES:
                 if found is not None:

@@ -213,7 +213,9 @@ def test_wrong_passwords_hold_up_the_client_and_the_user_that_they_are_of_for_a_
     [
         ("k3J9xfL2pQ8vR5tZ7mW4nB6c", True),
         ("k3J9xfL2pQ8vR5tZ7mW4nB6", False),
-        ("abcdefgabcdefgabcdefgabc", False),
+        ("passwordpasswordpassword1", False),
+        ("Abcdefghi1Abcdefghi1Abcd", False),
+        ("k3j9xfl2pq8vr5tz7mw4nb6c", False),
     ],
 )
 def test_a_password_that_cannot_be_guessed_is_let_in_however_many_wrong_ones_come(password, is_let_in):
