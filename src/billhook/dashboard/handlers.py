@@ -129,8 +129,9 @@ def change(context: DashboardContext, issue_id: str, verb: str) -> Response:
             until = context.now + parse_duration(request.form.get("duration", "").strip() or "7d")
         except (ValueError, OverflowError):
             abort(400, "The time to ignore it is a duration such as 90s, 30m, 2h or 7d.")
-    # Only the form of `ack` has a field for who works on it.
-    who, why = context.reason("to") or context.visitor, context.reason() or None
+    # Another may work on it; who resolves or ignores it is the visitor, though the form may say another.
+    worked_on_by = context.reason("to") if state is IssueState.ACKNOWLEDGED else ""
+    who, why = worked_on_by or context.visitor, context.reason() or None
     with context.recorded(verb, f"issue {one.id}"):
         change_issue(context.inbox, one.id, state, context.now, who=who, why=why, until=until)
     shown = f"The issue is {state.value}" + (f" until {until:%Y-%m-%d %H:%M} UTC." if until else ".")

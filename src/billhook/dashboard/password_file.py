@@ -38,8 +38,8 @@ WRONG_TRIES_SECONDS = 1.0
 """After WRONG_TRIES wrong passwords of a client in this time, a user with a shorter password is refused to it
 until it is over; after MAX_WRONG_TRIES to all clients, since an attacker may have many addresses.
 
-Each user is counted alone, for behind a proxy all clients are one. Names of no user are not counted: there is
-nothing to be guessed, and a stranger who knows no name keeps no operator out.
+Each user is counted alone, for behind a proxy all clients are one. Names of no user count among themselves:
+a stranger who knows no name keeps no operator out.
 """
 _READ_ONLY = "read-only "
 

@@ -282,7 +282,7 @@ def test_an_issue_is_acknowledged_ignored_and_resolved(failing):
         failing.act(f"{path}/ack", to="grace", why=" ticket\n7 "),
         failing.get("failures").text.count("grace works on it: ticket 7"),
         failing.act(f"{path}/ignore", duration="2h"),
-        failing.act(f"{path}/resolve", why=""),
+        failing.act(f"{path}/resolve", why="", to="grace"),
     ]
 
     assert told[0] == "The issue is acknowledged."
