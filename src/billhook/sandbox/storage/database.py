@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import logging
 import os
 import secrets
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -48,10 +46,6 @@ from billhook.sandbox.options import SandboxOptions
 from billhook.sandbox.storage.columns import ExactMax, ExactSum, metadata, number_text
 from billhook.sandbox.storage.tables import setting
 
-logger = logging.getLogger("billhook.sandbox")
-LOCK_TIMEOUT_SECONDS = 6.0
-"""How long to wait for the lock: a gunicorn worker whose master was killed ends after some seconds."""
-_LOOK_SECONDS = 0.1
 _FORM = "sqlite:///FILE, or sqlite:// for a temporary file"
 _APPLICATION_ID = int.from_bytes(b"bhsb")
 """Marks a file as a sandbox's."""
@@ -105,24 +99,14 @@ def _lock(path: Path) -> int:
     ConfigError if another sandbox holds it; OSError if no lock file can be made.
     """
     descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    # Polled, because flock() has no time-out.
-    ends_at, has_warned = time.monotonic() + LOCK_TIMEOUT_SECONDS, False
-    while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        if not has_warned:
-            logger.warning(
-                "another sandbox is using this database: waiting for it to end, %g s at most",
-                LOCK_TIMEOUT_SECONDS,
-            )
-            has_warned = True
-        if time.monotonic() > ends_at:
-            os.close(descriptor)
-            raise ConfigError(
-                "another sandbox is using this database: stop it, or give this one a database of its own"
-            )
-        time.sleep(_LOOK_SECONDS)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ConfigError(
+            "another sandbox is using this database: stop it, or give this one a database of its own"
+        ) from None
+    return descriptor
 
 
 @contextmanager
