@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, abort, redirect, request, session, url_for
 from flask.sessions import SecureCookieSessionInterface
-from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
 from billhook.pages.pages import PageLink, Pages, Visitor
@@ -36,6 +35,7 @@ from billhook.sandbox.pages.context import (
     page_context,
     redirect_to,
     render,
+    route,
 )
 from billhook.sandbox.pages.texts import STATUSES, clipped, format_amount, format_percent
 
@@ -136,7 +136,7 @@ def _place(request: Request) -> dict[str, Any]:
     return {"to": request.full_path.rstrip("?")}
 
 
-@ROUTES.get("/login")
+@route("/login")
 def login() -> Response:
     """Show the form that asks for client id and API token, or the button for the token of the address."""
     # By a button: programs that look at addresses, or load them ahead, must not use the token up.
@@ -144,7 +144,7 @@ def login() -> Response:
     return render("login.html", to=request.args.get("to", ""), once=once, refusal=None)
 
 
-@ROUTES.post("/login")
+@route("/login", "POST")
 def log_in() -> Response:
     """Begin a session, if client id and API token are right, or the token of the printed address."""
     runner, to, once = page_context().runner, request.form.get("to", ""), request.form.get("token", "")
@@ -172,7 +172,7 @@ def log_in() -> Response:
     return redirect_to(own_address(to), "You are logged in.")
 
 
-@ROUTES.post("/logout")
+@route("/logout", "POST")
 def log_out() -> Response:
     """End the session of this browser."""
     session.clear()
@@ -225,8 +225,10 @@ def _create_app(runner: OperationRunner, authenticator: Authenticator, key: byte
         lambda error: _error_page(error.status, "The sandbox refuses this", error_sentence(error)),
     )
     blueprint.register_error_handler(Exception, _internal_error)
-    ROUTES.register(blueprint)
-    blueprint.add_url_rule("/<path:unknown>", "unknown", _unknown)
+    for rule, method, view in ROUTES:
+        blueprint.add_url_rule(rule, view.__name__, view, methods=[method])
+    unknown = "There is no page at this address."
+    blueprint.add_url_rule("/<path:unknown>", "unknown", lambda **_: abort(404, unknown))
     app.register_blueprint(blueprint, url_prefix=PAGES_PREFIX)
     app.add_url_rule(f"{PAGES_PATH}{INVOICE_PAGE_RULE}", "sandbox.invoice_page", invoice_page)
     app.add_url_rule("/", "start", lambda: redirect(f"{PAGES_PREFIX}/"))
@@ -249,7 +251,3 @@ def _internal_error(error: Exception) -> Response:
 
 def _error_page(status: int, name: str, description: str) -> Response:
     return page_context().pages.render("pages/error.html", status, name=name, description=description)
-
-
-def _unknown(unknown: str) -> Response:
-    raise NotFound("There is no page at this address.")
