@@ -204,8 +204,10 @@ class SandboxDatabase:
             with opening():
                 self._lock = _lock(file_of(self._engine.url))
                 with self.writing() as connection:
-                    for statement in _creation() if _is_empty(connection) else ():
-                        connection.exec_driver_sql(statement)
+                    if _is_empty(connection):
+                        marks = f"application_id = {_APPLICATION_ID}", f"user_version = {_version()}"
+                        for statement in (*_ddl(), *(f"PRAGMA {mark}" for mark in marks)):
+                            connection.exec_driver_sql(statement)
         except BaseException:
             self.close()
             raise
@@ -257,12 +259,6 @@ def _is_empty(connection: Connection) -> bool:
 def _version() -> int:
     # Of the DDL itself: any change of a table or an index is another version.
     return int.from_bytes(hashlib.sha256("\n".join(sorted(_ddl())).encode()).digest()[:4], signed=True)
-
-
-def _creation() -> Sequence[str]:
-    """Return the statements that create the tables, and mark the file as a sandbox's of this version."""
-    marks = f"PRAGMA application_id = {_APPLICATION_ID}", f"PRAGMA user_version = {_version()}"
-    return (*_ddl(), *marks)
 
 
 @cache
