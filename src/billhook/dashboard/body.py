@@ -1,4 +1,4 @@
-"""The body of a delivery for its page, read as its event type: each value, its meaning, and if it is listed."""
+"""The body of a delivery for its page, read as its event type: each value, and what no model lists."""
 
 from __future__ import annotations
 

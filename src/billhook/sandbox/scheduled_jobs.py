@@ -69,12 +69,9 @@ def pop_due(tx: Transaction, until: datetime) -> Row[Any] | None:
 
     Jobs run in the order of their due times; of those due at the same time, the one that was scheduled first.
     """
-    job = tx.connection.execute(
-        select(scheduled_job).where(scheduled_job.c.due_at <= until).order_by(*_ORDER).limit(1)
-    ).first()
-    if job is not None:
-        discard(tx, job)
-    return job
+    first = select(scheduled_job.c.seq).where(scheduled_job.c.due_at <= until).order_by(*_ORDER).limit(1)
+    popped = delete(scheduled_job).where(scheduled_job.c.seq == first.scalar_subquery())
+    return tx.connection.execute(popped.returning(scheduled_job)).first()
 
 
 def upcoming(tx: Transaction, limit: int) -> Sequence[Row[Any]]:
@@ -162,7 +159,7 @@ class Scheduler:
                     self._jobs[job.kind](tx, job.subject_id)
                 # Within the transaction, so that the next one that writes has the new time.
                 if (moment := goal if job is None else job.due_at) > clock.now():
-                    clock.set_to(moment)
+                    clock.set_ahead(moment - clock.real.now())
                 offset = clock.ahead // timedelta(microseconds=1)
                 tx.store_setting(_OFFSET_KEY, offset)
         except Exception as error:

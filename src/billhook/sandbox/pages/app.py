@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, abort, redirect, request, session, url_for
@@ -187,17 +187,12 @@ def with_pages(
     `key` is secret and signs sessions and forms. The pages are made when one is first asked for: most
     sandboxes are never looked at.
     """
-    lock = threading.Lock()
-    made: list[Flask] = []
+    pages = cache(partial(_create_app, runner, authenticator, key))
 
     def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        if path not in _ADDRESSES and not path.startswith((f"{PAGES_PREFIX}/", f"{PAGES_PATH}/")):
-            return app(environ, start_response)
-        with lock:
-            if not made:
-                made.append(_create_app(runner, authenticator, key))
-        return made[0](environ, start_response)
+        is_page = path in _ADDRESSES or path.startswith((f"{PAGES_PREFIX}/", f"{PAGES_PATH}/"))
+        return (pages() if is_page else app)(environ, start_response)
 
     return serve
 

@@ -26,7 +26,6 @@ M = TypeVar("M", bound=Resource)
 DEFAULT_PAGE = 10
 MAX_PAGE = 1000
 """Given for GET /events only; here for every list. Source: spec, "Limits"."""
-_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,8 @@ def _place(cursor: str, name: str, count: int) -> list[int]:
         text = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         text = ""
-    number = ":(-?[0-9]{1,19})" * (count - 1) + ":([0-9]{1,19})"
+    # At most 18 digits: a number beyond 64 bits would be an error in SQLite.
+    number = ":(-?[0-9]{1,18})" * (count - 1) + ":([0-9]{1,18})"
     found = re.fullmatch(re.escape(name) + number, text)
     place = [int(each) for each in found.groups()] if found else []
     # Compared with its own spelling: base64 and numbers with leading zeros have several.
@@ -98,8 +98,7 @@ def _place(cursor: str, name: str, count: int) -> list[int]:
         raise invalid_request(
             "the cursor is not one of this list: leave it out to start from the first page", "cursor"
         )
-    # A number beyond 64 bits would be an error in SQLite.
-    return [max(-_LARGEST, min(each, _LARGEST)) for each in place]
+    return place
 
 
 def requested_page(
