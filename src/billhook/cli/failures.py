@@ -253,7 +253,9 @@ def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, s
     if one.kind is IssueKind.FAILURE:
         facts.append(("attempts", f"{one.count:,} failed, {sum(hours):,} of them in {len(hours)} h"))
         if any(hours):
-            facts.append(("by hour", f"{_blocks(hours)}  in {len(hours)} h, until now"))
+            # A block for each number, as high as it is of the highest; a point for 0.
+            blocks = "".join("·▁▂▃▄▅▆▇█"[-(-8 * number // max(hours))] for number in hours)
+            facts.append(("by hour", f"{blocks}  in {len(hours)} h, until now"))
     if one.deliveries:
         newest = ", ".join(_example(one, delivery_id) for delivery_id in one.examples)
         facts.append(("deliveries", f"{one.deliveries:,}, the newest {newest}"))
@@ -262,11 +264,6 @@ def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, s
     if one.ignored_until is not None:
         facts.append(("until", f"{format_time(one.ignored_until)} UTC"))
     return facts
-
-
-def _blocks(numbers: Sequence[int]) -> str:
-    """Return a character for each number, as high as it is of the highest; a point for 0."""
-    return "".join("·▁▂▃▄▅▆▇█"[-(-8 * number // max(numbers))] for number in numbers)
 
 
 def _example(one: Issue, delivery_id: int) -> str:
