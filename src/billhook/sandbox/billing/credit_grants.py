@@ -72,7 +72,6 @@ def _find_or_create_product(tx: Transaction, product_id: str | None, kind: str |
             tx, NewCreditProduct(name="Credits", balance_kind=kind)
         )
     # The id is the user's own, so it may be any text; the name starts out the same.
-    check_key(product_id, "creditProductId")
     data = {"name": product_id, "balanceKind": kind or str(CreditKind.MONETARY)}
     return CREDIT_PRODUCTS.find(tx, product_id) or CREDIT_PRODUCTS.add(tx, data, resource_id=product_id)
 
@@ -104,14 +103,13 @@ def check_amount(amount: Decimal, param: str) -> None:
 
 
 def check_grant(credit_grant: CreditGrant, where: str) -> None:
-    """Reject an invalid grant; `where` is its path in the request."""
+    """Reject an invalid grant; `where` is its path in the request, with a point at its end."""
     if credit_grant.grant_amount is not None:
-        check_amount(credit_grant.grant_amount, f"{where}.grantAmount")
+        check_amount(credit_grant.grant_amount, f"{where}grantAmount")
     if credit_grant.price is not None and (credit_grant.price < 0 or not is_in_range(credit_grant.price)):
-        raise invalid_request("price must be zero or more, with at most 100 digits", f"{where}.price")
-    check_choice(credit_grant.balance_kind, CreditKind, f"{where}.balanceKind")
-    if credit_grant.credit_product_id is not None:
-        check_key(credit_grant.credit_product_id, f"{where}.creditProductId")
+        raise invalid_request("price must be zero or more, with at most 100 digits", f"{where}price")
+    check_choice(credit_grant.balance_kind, CreditKind, f"{where}balanceKind")
+    check_key(credit_grant.credit_product_id, f"{where}creditProductId")
 
 
 def deduct(tx: Transaction, customer_id: str, amount: Decimal) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy import Column, ColumnElement, Row, Select, Table, func, insert, 
 
 from billhook.fields import strict_json
 from billhook.resources import PageQuery, Resource, StoredResource
-from billhook.sandbox.errors import check_key, invalid_request, not_found
+from billhook.sandbox.errors import already_exists, check_key, invalid_request, not_found
 from billhook.sandbox.storage.database import Transaction, new_id
 
 T = TypeVar("T")
@@ -168,11 +168,9 @@ class Repository(Generic[R]):
 
     def check_external_id(self, tx: Transaction, external_id: str | None) -> None:
         """Reject an externalId that is no valid key, or that another resource has."""
-        if external_id is not None:
-            check_key(external_id, "externalId")
-            if self.first(tx, self.table.c.external_id == external_id):
-                text = f"another {self._noun} has this externalId"
-                raise invalid_request(text, "externalId", code="already_exists")
+        check_key(external_id, "externalId")
+        if external_id is not None and self.first(tx, self.table.c.external_id == external_id):
+            raise already_exists(f"another {self._noun} has this externalId", "externalId")
 
     def find(self, tx: Transaction, resource_id: str) -> R | None:
         """Return the resource with this id; None if there is none."""
