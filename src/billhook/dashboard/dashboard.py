@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial, update_wrapper
 from typing import Any
 
-from flask import Flask, Response, abort, current_app, request
+from flask import Blueprint, Flask, Response, abort, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -118,8 +118,12 @@ class Dashboard:
         for failure in (InboxError, SchemaMismatch):
             pages.blueprint.register_error_handler(failure, partial(_storage_failed, context))
         # The app's own check does not know the tokens of these forms. It may be initialised after this.
-        pages.blueprint.url_value_preprocessor(lambda *_: exempt(app, pages.blueprint, CSRF))
+        pages.blueprint.url_value_preprocessor(partial(_exempt, app, pages.blueprint))
         app.register_blueprint(pages.blueprint, url_prefix="/" + url_prefix.strip("/"))
+
+
+def _exempt(app: Flask, blueprint: Blueprint, *_: object) -> None:
+    exempt(app, blueprint, CSRF)
 
 
 def _checked(permission: Permission | None) -> Callable[[], Any]:
