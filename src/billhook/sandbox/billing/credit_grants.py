@@ -148,24 +148,23 @@ def start_schedule(tx: Transaction, contract: ContractRecord) -> None:
 
     For a contract that began in the past this includes past cycles, since they are billed now, too.
     """
-    # A contract that renews has no last grant.
-    ends_at = MAX_TIME if contract.end_date is None or renews(contract) else contract.end_date
-    moment = _next_grant_at(contract, contract.start_date - _MICROSECOND)
-    # All grants that are due already, each charged to the cycle that it belongs to.
-    while moment is not None and moment <= tx.now and moment < ends_at:
-        _grant_due(tx, contract, moment)
-        moment = _next_grant_at(contract, moment)
-    if moment is not None:
-        scheduled_jobs.schedule(tx, moment, "credit_grant", contract.id)
+    _grant_from(tx, contract, _next_grant_at(contract, contract.start_date - _MICROSECOND))
 
 
 def handle_scheduled_grant(tx: Transaction, contract_id: str) -> None:
     """Handle the job `credit_grant`: grant the credits of a contract that are due, and schedule the next."""
-    contract = CONTRACTS.get(tx, contract_id)
-    _grant_due(tx, contract, tx.now)
-    next_at = _next_grant_at(contract, tx.now)
-    if next_at is not None:
-        scheduled_jobs.schedule(tx, next_at, "credit_grant", contract.id)
+    _grant_from(tx, CONTRACTS.get(tx, contract_id), tx.now)
+
+
+def _grant_from(tx: Transaction, contract: ContractRecord, moment: datetime | None) -> None:
+    """Grant what is due from `moment` on, each charged to the cycle that it belongs to; schedule the next."""
+    # A contract that renews has no last grant.
+    ends_at = MAX_TIME if contract.end_date is None or renews(contract) else contract.end_date
+    while moment is not None and moment <= tx.now and moment < ends_at:
+        _grant_due(tx, contract, moment)
+        moment = _next_grant_at(contract, moment)
+    if moment is not None and moment < ends_at:
+        scheduled_jobs.schedule(tx, moment, "credit_grant", contract.id)
 
 
 def credit_charges(
