@@ -86,22 +86,6 @@ def key_for(purpose: str, key: bytes) -> bytes:
     return hmac.new(key, f"pages {purpose}".encode(), hashlib.sha256).digest()
 
 
-def configure_sessions(app: Flask, key: bytes, path: str) -> None:
-    """Keep sessions in a cookie for the addresses below `path`, out of reach of scripts and other sites."""
-    # The port is no part of a cookie's scope: two sandboxes on one machine need two names.
-    name = f"billhook_sandbox_{key_for('cookie name', key).hex()[:8]}"
-    app.session_interface = _Sessions()
-    app.config.update(
-        SECRET_KEY=key_for("session", key),
-        SESSION_COOKIE_NAME=name,
-        SESSION_COOKIE_PATH=path,
-        SESSION_COOKIE_HTTPONLY=True,
-        SESSION_COOKIE_SAMESITE="Strict",
-        SESSION_REFRESH_EACH_REQUEST=False,
-        PERMANENT_SESSION_LIFETIME=SESSION_SECONDS,
-    )
-
-
 def identify() -> Visitor:
     """Return the visitor of the current request; without a session, send the browser to the login."""
     endpoint = (request.endpoint or "").rpartition(".")[2]
@@ -210,8 +194,20 @@ def _create_app(runner: OperationRunner, authenticator: Authenticator, key: byte
         functions={"commands": operation_views.commands, "here": here},
     )
     app = Flask("billhook.sandbox.pages", static_folder=None)
-    app.config.update(MAX_CONTENT_LENGTH=MAX_FORM_BYTES, MAX_FORM_MEMORY_SIZE=MAX_FORM_BYTES)
-    configure_sessions(app, key, f"{PAGES_PREFIX}/")
+    app.session_interface = _Sessions()
+    app.config.update(
+        MAX_CONTENT_LENGTH=MAX_FORM_BYTES,
+        MAX_FORM_MEMORY_SIZE=MAX_FORM_BYTES,
+        # Sessions are in a cookie for these pages, out of reach of scripts and other sites.
+        SECRET_KEY=key_for("session", key),
+        # The port is no part of a cookie's scope: two sandboxes on one machine need two names.
+        SESSION_COOKIE_NAME=f"billhook_sandbox_{key_for('cookie name', key).hex()[:8]}",
+        SESSION_COOKIE_PATH=f"{PAGES_PREFIX}/",
+        SESSION_COOKIE_HTTPONLY=True,
+        SESSION_COOKIE_SAMESITE="Strict",
+        SESSION_REFRESH_EACH_REQUEST=False,
+        PERMANENT_SESSION_LIFETIME=SESSION_SECONDS,
+    )
     app.extensions[EXTENSION_KEY] = PageContext(runner, authenticator, pages)
     blueprint = pages.blueprint
     blueprint.before_request(_refuse_nul)
