@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _KEPT = "\n\t"
 _CODE = re.compile(r"`([^`]+)`")
 _LONG = 1e15
-"""Fractional numbers from here on are written with an exponent."""
+"""Numbers from here on are written with an exponent."""
 _DEEPEST = 20
 """The most levels of indentation: without a limit, a deep body would get a thousand times its size in
 spaces."""
@@ -100,8 +100,6 @@ def age_element(moment: datetime, now: datetime) -> Markup:
 
 def format_number(number: float) -> str:
     """Return a number with its digits in groups of three: `1,234,567`, with at most two decimal places."""
-    if isinstance(number, int):
-        return f"{number:,}"
     return f"{number:,.2f}".rstrip("0").rstrip(".") if abs(number) < _LONG else f"{number:.3g}"
 
 
