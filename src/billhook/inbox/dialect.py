@@ -93,12 +93,6 @@ class InboxDialect(Protocol):
     def index_words(self, condition: ColumnElement[bool]) -> Sequence[ColumnElement[bool]]:
         """Return the condition as `by_index` does."""
 
-    def hour_text(self, moment: ColumnElement[datetime]) -> ColumnElement[str]:
-        """Return its hour in UTC as `2026-01-31 23`."""
-
-    def json_object(self, key: ColumnElement[str], value: ColumnElement[Any]) -> ColumnElement[Any]:
-        """Return the aggregate of all rows as a JSON object."""
-
     # --- whole statements -----------------------------------------------------------------------------
 
     def insert_runs(

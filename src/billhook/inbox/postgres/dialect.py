@@ -139,14 +139,6 @@ class PostgresDialect(InboxDialect):
         """Return nothing."""
         return []
 
-    def hour_text(self, moment: ColumnElement[datetime]) -> ColumnElement[str]:
-        """Return the hour by to_char()."""
-        return func.to_char(func.timezone("UTC", moment), "YYYY-MM-DD HH24")
-
-    def json_object(self, key: ColumnElement[str], value: ColumnElement[Any]) -> ColumnElement[Any]:
-        """Return json_object_agg()."""
-        return func.json_object_agg(key, value)
-
     def insert_runs(
         self, connection: Connection, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
     ) -> dict[tuple[int, str], int]:
