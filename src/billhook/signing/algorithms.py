@@ -196,6 +196,10 @@ class PublicKey:
         return found
 
 
+Key: TypeAlias = HmacKey | PublicKey
+"""One usable key; it verifies signatures and does not reveal itself."""
+
+
 def _verifier(verify: Callable[..., None], *how: object) -> Callable[[bytes, bytes], bool]:
     """Return a function that returns False where `verify`, a method of cryptography's keys, raises."""
     from cryptography.exceptions import InvalidSignature
