@@ -17,14 +17,13 @@ from billhook.errors import BillhookError
 from billhook.events import Event, UnknownEvent
 from billhook.handlers import Delivery, HandlerFailure
 from billhook.inbox import (
-    DuplicateRun,
     Inbox,
     PausedHandler,
     RunPlan,
     RunResult,
     RunState,
     StoredDelivery,
-    SupersededRun,
+    UncalledRun,
 )
 from billhook.logs import EscapedTracebacks, Fields, fields
 from billhook.printable import first_line
@@ -65,8 +64,8 @@ class Reporter:
         settled: Collection[tuple[int, int]] = (),
         planned: Sequence[PlannedDelivery] = (),
         planned_here: Collection[int] = (),
-        duplicates: Sequence[DuplicateRun] = (),
-        superseded: Sequence[SupersededRun] = (),
+        duplicates: Sequence[UncalledRun] = (),
+        superseded: Sequence[UncalledRun] = (),
         paused: Sequence[PausedHandler] = (),
     ) -> None:
         """Log and signal what a transaction did, once it is committed.
@@ -91,7 +90,7 @@ class Reporter:
         for one in superseded:
             text = "delivery %d is superseded by delivery %d: handler %s not called"
             extra = fields(delivery_id=one.delivery_id, handler=one.handler, cause="superseded")
-            logger.info(text, one.delivery_id, one.newest, one.handler, extra=extra)
+            logger.info(text, one.delivery_id, one.other, one.handler, extra=extra)
         for stopped in paused:
             text = "handler %s paused: %s; its deliveries wait for %s"
             hint = in_program(f"`billhook handlers resume {stopped.name}`")
@@ -127,8 +126,8 @@ class Reporter:
         facts = {"delivery_id": stored.delivery_id, "event_type": stored.event_type, "error": error}
         signals.emit(signals.delivery_quarantined, self._sender, **facts)
 
-    def _report_duplicate(self, duplicate: DuplicateRun, stored: StoredDelivery) -> None:
-        delivery_id, handler, twin_of = duplicate.delivery_id, duplicate.handler, duplicate.twin_of
+    def _report_duplicate(self, duplicate: UncalledRun, stored: StoredDelivery) -> None:
+        delivery_id, handler, twin_of = duplicate
         text = "delivery %d is a content duplicate of delivery %d: handler %s not called"
         extra = delivery_fields(stored, handler=handler, cause="twin")
         logger.info(text, delivery_id, twin_of, handler, extra=extra)

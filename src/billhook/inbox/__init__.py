@@ -10,7 +10,6 @@ from billhook.inbox.filters import DeliveryFilter as DeliveryFilter
 from billhook.inbox.inbox import Inbox as Inbox
 from billhook.inbox.records import Claim as Claim
 from billhook.inbox.records import ContentKey as ContentKey
-from billhook.inbox.records import DuplicateRun as DuplicateRun
 from billhook.inbox.records import HandlerLimits as HandlerLimits
 from billhook.inbox.records import Lease as Lease
 from billhook.inbox.records import NewDelivery as NewDelivery
@@ -21,7 +20,7 @@ from billhook.inbox.records import RunOptions as RunOptions
 from billhook.inbox.records import RunPlan as RunPlan
 from billhook.inbox.records import RunResult as RunResult
 from billhook.inbox.records import StoredDelivery as StoredDelivery
-from billhook.inbox.records import SupersededRun as SupersededRun
+from billhook.inbox.records import UncalledRun as UncalledRun
 from billhook.inbox.records import WorkerRecord as WorkerRecord
 from billhook.inbox.states import DeliveryState as DeliveryState
 from billhook.inbox.states import RunState as RunState
