@@ -106,6 +106,10 @@ class Counted(StrEnum):
     DISCARDED = "discarded"
 
 
+ATTEMPTS = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD, Counted.DISCARDED)
+"""What attempts of runs are counted as."""
+
+
 class CountKey(NamedTuple):
     """What a row counts; in the order of the table's primary key."""
 

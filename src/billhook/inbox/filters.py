@@ -18,12 +18,13 @@ from sqlalchemy import Column, ColumnElement, Connection, Select, and_, exists, 
 
 from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.schema import (
-    CLAIMABLE,
     CONFLICTING,
     DEAD_RUN,
+    DUE_RUN,
     FAILED,
     FINISHED_RUN,
     IDENTIFIERS,
+    RUNNING_RUN,
     UNFINISHED,
     UNREAD,
     UNREAD_TYPE,
@@ -34,11 +35,10 @@ from billhook.inbox.schema import (
     run,
 )
 from billhook.inbox.sql import in_values, position_of
-from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState
+from billhook.inbox.states import DeliveryState, DeliveryStatus
 from billhook.printable import IDENTIFIER_CHARACTERS, first_line, printable
 
-_RETRYING = and_(run.c.state == RunState.DUE.value, run.c.attempts > 0)
-_RUNNING = run.c.state == RunState.RUNNING.value
+_RETRYING = and_(DUE_RUN, run.c.attempts > 0)
 TYPE_IS_UNREAD = and_(UNREAD_TYPE, delivery.c.event_type == "")
 """The type of a delivery is in the body, and no worker has read it yet."""
 _OWN = run.c.delivery_id == delivery.c.id
@@ -62,13 +62,12 @@ def _has_status(name: str) -> ColumnElement[bool]:
     not_paused = ~exists().where(_OWN, PAUSED_RUN)
     # By the open runs, not by the deliveries: of a long queue few fail.
     retrying, running = (
-        delivery.c.id.in_(select(run.c.delivery_id).where(CLAIMABLE, which))
-        for which in (_RETRYING, _RUNNING)
+        delivery.c.id.in_(select(run.c.delivery_id).where(which)) for which in (_RETRYING, RUNNING_RUN)
     )
     conditions: dict[str, list[ColumnElement[bool]]] = {
         DeliveryState.PLANNED: [],
         DeliveryStatus.PAUSED: [exists().where(_OWN, PAUSED_RUN)],
-        DeliveryStatus.WAITING: [not_paused, ~exists().where(_OWN, or_(_RETRYING, _RUNNING))],
+        DeliveryStatus.WAITING: [not_paused, ~exists().where(_OWN, or_(_RETRYING, RUNNING_RUN))],
         DeliveryStatus.RUNNING: [not_paused, running, ~exists().where(_OWN, _RETRYING)],
         DeliveryStatus.RETRYING: [not_paused, retrying],
     }

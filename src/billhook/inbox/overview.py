@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, TextualSelect, bindparam, column, func, select
 
-from billhook.inbox.counts import DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
+from billhook.inbox.counts import ATTEMPTS, DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
 from billhook.inbox.crashes import ThreadCrashes, read_crashes
 from billhook.inbox.due import names_at_limit
 from billhook.inbox.inbox import Inbox
@@ -306,9 +306,6 @@ def _types(counts: Counts, seen: Mapping[str, datetime]) -> list[TypeFigures]:
     ]
 
 
-_RESULTS = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD, Counted.DISCARDED)
-
-
 def _handlers(counts: Counts) -> list[HandlerFigures]:
     numbers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     steps: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -319,7 +316,7 @@ def _handlers(counts: Counts) -> list[HandlerFigures]:
     return [
         HandlerFigures(
             name,
-            *(of_it[what] for what in _RESULTS),
+            *(of_it[what] for what in ATTEMPTS),
             *(percentile(steps[name], part) for part in (0.5, 0.95)),
         )
         for name, of_it in sorted(numbers.items())

@@ -33,7 +33,7 @@ from billhook.inbox.records import (
     UncalledRun,
 )
 from billhook.inbox.runs import insert_runs, new_run, settle
-from billhook.inbox.schema import CLAIMABLE, IDENTIFIERS, UNREAD, delivery, run
+from billhook.inbox.schema import IDENTIFIERS, RUNNING_RUN, UNREAD, delivery, run
 from billhook.inbox.sql import UtcDateTime, in_parameter, in_values
 from billhook.inbox.states import DeliveryState, RunState
 
@@ -419,8 +419,7 @@ class InboxTransaction:
         orphaned = (
             update(run)
             .where(
-                CLAIMABLE,
-                run.c.state == RunState.RUNNING.value,
+                RUNNING_RUN,
                 run.c.worker == self._claimer["worker"],
                 ~in_parameter(LEASE, "leases"),
             )
