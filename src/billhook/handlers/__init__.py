@@ -11,6 +11,5 @@ from billhook.handlers.handler import StoredHeaders as StoredHeaders
 from billhook.handlers.handler import call as call
 from billhook.handlers.handler import connect as connect
 from billhook.handlers.handlers import Handlers as Handlers
-from billhook.handlers.retry import RetryDecision as RetryDecision
 from billhook.handlers.retry import RetrySchedule as RetrySchedule
-from billhook.handlers.retry import decide as decide
+from billhook.handlers.retry import retry_after as retry_after
