@@ -275,16 +275,3 @@ _OF_KIND = {one.kind: one for one in CONDITIONS if one.kind is not None}
 def condition_of(kind: IssueKind) -> Condition:
     """Return the condition that issues of a kind are about."""
     return _OF_KIND[kind]
-
-
-def conditions_table() -> str:
-    """Return the list as a table of Markdown, for the documentation."""
-    lines = ["| condition | severity | holds when | message | first command | runbook | alert |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    for one in CONDITIONS:
-        notified = "yes" if one.is_notified else "no"
-        command = f"`billhook {one.first_command('HANDLER')}`"
-        alert = f"`{one.alert}`" if one.alert else ""
-        cells = (f"`{one.name}`", one.severity, one.holds, notified, command, f"`{one.runbook}`", alert)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)

@@ -145,12 +145,9 @@ class RefusedSince(NamedTuple):
     authentic_at: datetime | None
 
 
-def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
-    """Return the state of the inbox; counts are of this hour and the `hours` before it, three days at most.
-
-    Older counts are kept by day: see `read_periods`.
-    """
-    since = hour_of(now) - timedelta(hours=hours)
+def read_overview(inbox: Inbox, now: datetime) -> Overview:
+    """Return the state of the inbox; counts are of this hour and the 24 before it."""
+    since = hour_of(now) - timedelta(hours=24)
     labels = ("event_type", "handler", "what", "cause", "bucket")
     with inbox.database.read() as connection:
         counts = read_counts(connection, inbox.known_types, *labels, since=since)
