@@ -42,6 +42,7 @@ except ImportError:
 if TYPE_CHECKING:
     from flask import Blueprint
 
+    from billhook.clock import Clock
     from billhook.inbox import Inbox
     from billhook.inbox.overview import InboxState
 
@@ -57,9 +58,12 @@ class InboxCollector(Collector):
     With an inbox that cannot be read it gives `billhook_inbox_up 0` and nothing else.
     """
 
-    def __init__(self, inbox: Callable[[], Inbox], engine: str = "worker") -> None:
+    def __init__(
+        self, inbox: Callable[[], Inbox], clock: Clock | None = None, engine: str = "worker"
+    ) -> None:
         self._inbox = inbox
         self._engine = engine
+        self._clock = clock
 
     def describe(self) -> Iterable[Metric]:
         """Name no metric: a registry would otherwise read the inbox when it registers this."""
@@ -69,7 +73,7 @@ class InboxCollector(Collector):
         """Read the inbox."""
         up = "billhook_inbox_up", "Whether the inbox can be read."
         try:
-            now = self._inbox().database.clock.now()
+            now = (self._clock or self._inbox().database.clock).now()
             state, totals = read_state(self._inbox(), now), read_totals(self._inbox())
             issues = count_issues(self._inbox())
             judgement = judge(Facts(self._inbox(), now, self._engine))

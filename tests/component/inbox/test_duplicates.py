@@ -94,7 +94,7 @@ def test_after_the_window_a_new_original_begins(inbox):
     _, twins = planned(inbox, "d", seconds=150, window=100)
 
     assert none == []
-    assert [one.twin_of for one in twins] == [third]
+    assert [one.other for one in twins] == [third]
     assert first != third
 
 
