@@ -13,7 +13,6 @@ from billhook.clock import format_time
 from billhook.doctor.finding import Finding, Level
 from billhook.inbox.condition_checks import Facts, find_no_worker
 from billhook.inbox.conditions import CONDITIONS, LIMITS, HeldCondition, Severity
-from billhook.inbox.diagnosis import inbox_facts
 from billhook.printable import printable
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def about_database(setup: Setup) -> Iterator[Finding]:
         web, alive = max(web, alive), 0
     elif setup.settings.engine != "inline":
         alive = max(1, alive)
-    for problem in inbox_facts(setup.inbox).problems(web, alive):
+    for problem in setup.inbox.database.facts().problems(web, alive):
         yield Finding(*problem)
 
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from billhook import signals
 from billhook.clock import Clock
-from billhook.engines.reporting import AttemptResult, PlannedDelivery, Reporter, delivery_fields
-from billhook.errors import DuplicateHandlerName, PayloadError
+from billhook.engines.reporting import AttemptResult, PlannedDelivery, delivery_fields, report
+from billhook.errors import Discard, DuplicateHandlerName, PayloadError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.events.base import decode_body, event_of
 from billhook.events.type_field import read_type
@@ -31,7 +31,7 @@ from billhook.handlers import (
     RetrySchedule,
     StoredHeaders,
     call,
-    decide,
+    retry_after,
 )
 from billhook.handlers.registered import missing_remedy
 from billhook.inbox import (
@@ -84,7 +84,7 @@ class Dispatcher:
         self._context = context
         self._client = client
         self._unhandled_types: set[str] = set()
-        self.report = Reporter(sender).send
+        self.report = partial(report, sender)
         """Log and signal what a transaction did, once it is committed."""
 
     @cached_property
@@ -289,16 +289,15 @@ class Dispatcher:
         state, due_at = RunState.SUCCEEDED, None
         if failure is not None:
             # One that does not count was ended by us, by a stop or a neighbour's crash: it costs no retry.
-            decision = decide(
-                failure.exception,
-                claim.attempt - claim.uncounted,
-                self._schedule_of(handler),
-                jitter=self._jitter,
-            )
-            final = RunState.DEAD if decision.dead else RunState.DUE
-            state = RunState.DISCARDED if decision.discarded else final
-            if decision.retry_after_seconds is not None:
-                due_at = now + timedelta(seconds=decision.retry_after_seconds)
+            number, schedule = claim.attempt - claim.uncounted, self._schedule_of(handler)
+            wait_seconds = retry_after(failure.exception, number, schedule, jitter=self._jitter)
+            # Of the last attempt too: a Discard is a decision, and no failure.
+            if isinstance(failure.exception, Discard):
+                state = RunState.DISCARDED
+            elif wait_seconds is None:
+                state = RunState.DEAD
+            else:
+                state, due_at = RunState.DUE, now + timedelta(seconds=wait_seconds)
         result = RunResult(
             run_id=claim.run_id,
             token=claim.token,

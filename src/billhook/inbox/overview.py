@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, TextualSelect, bindparam, column, func, select
 
-from billhook.inbox.counts import DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
+from billhook.inbox.counts import ATTEMPTS, DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
 from billhook.inbox.crashes import ThreadCrashes, read_crashes
 from billhook.inbox.due import names_at_limit
 from billhook.inbox.inbox import Inbox
@@ -145,12 +145,9 @@ class RefusedSince(NamedTuple):
     authentic_at: datetime | None
 
 
-def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
-    """Return the state of the inbox; counts are of this hour and the `hours` before it, three days at most.
-
-    Older counts are kept by day: see `read_periods`.
-    """
-    since = hour_of(now) - timedelta(hours=hours)
+def read_overview(inbox: Inbox, now: datetime) -> Overview:
+    """Return the state of the inbox; counts are of this hour and the 24 before it."""
+    since = hour_of(now) - timedelta(hours=24)
     labels = ("event_type", "handler", "what", "cause", "bucket")
     with inbox.database.read() as connection:
         counts = read_counts(connection, inbox.known_types, *labels, since=since)
@@ -306,9 +303,6 @@ def _types(counts: Counts, seen: Mapping[str, datetime]) -> list[TypeFigures]:
     ]
 
 
-_RESULTS = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD, Counted.DISCARDED)
-
-
 def _handlers(counts: Counts) -> list[HandlerFigures]:
     numbers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     steps: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -319,7 +313,7 @@ def _handlers(counts: Counts) -> list[HandlerFigures]:
     return [
         HandlerFigures(
             name,
-            *(of_it[what] for what in _RESULTS),
+            *(of_it[what] for what in ATTEMPTS),
             *(percentile(steps[name], part) for part in (0.5, 0.95)),
         )
         for name, of_it in sorted(numbers.items())

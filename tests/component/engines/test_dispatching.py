@@ -86,7 +86,7 @@ def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, cloc
 
 def test_discard_ends_a_run_without_a_failure(shop, clock):
     handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(failing(calls, Discard("a test ping")))
+    handlers.on(PingTest, name="h", retry=[])(failing(calls, Discard("a test ping")))
     app = shop(handlers)
     deliver(app)
 
