@@ -11,7 +11,7 @@ import pytest
 from billhook import Handlers
 from billhook.engines.cycle import LeaseTable
 from billhook.engines.worker import FIRST_ROWS
-from billhook.events import PingTest
+from billhook.events import CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox import Lease
 from support.apps import inbox_at
@@ -126,6 +126,29 @@ def test_a_worker_plans_few_deliveries_until_it_can_claim_each_run_as_it_is_made
 
     planned = [before - after for before, after in itertools.pairwise(unread)]
     assert (planned[0], planned[1:6], planned[-1], due) == (FIRST_ROWS, [most // 4] * 5, most, 0)
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_worker_polls_at_once_after_a_full_batch_and_after_claims(running):
+    """Else it would read no more, and have idle threads beside runs that are due, for up to two seconds."""
+    handlers, may_end = Handlers(), threading.Event()
+    for name, event in (("a", PingTest), ("b", CustomerCreated)):
+        handlers.on(event, name=name, at_most=10)(lambda event: may_end.wait(60))
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    fill_unread(inbox_at(app), FIRST_ROWS, "Unhandled")
+    worker = get_state(app).worker(8)
+
+    unhandled = [worker._poll() == 0.0 for _ in range(2)]
+    fill_unread(inbox_at(app), 6)
+    get_state(app).inbox.put(
+        incoming("b", event_type="CustomerCreated", body=sample(CustomerCreated).to_json())
+    )
+    claimed = [(worker._poll() == 0.0, count(app, "running")) for _ in range(3)]
+    may_end.set()
+    worker.close()
+
+    assert unhandled == [True, False]
+    assert claimed == [(True, 5), (True, 7), (False, 7)]  # a like number of each handler at first
 
 
 @pytest.mark.usefixtures("inbox_url")
