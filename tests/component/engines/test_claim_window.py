@@ -152,9 +152,12 @@ def test_a_worker_polls_at_once_after_a_full_batch_and_after_claims(running):
 
 
 @pytest.mark.usefixtures("inbox_url")
-def test_a_worker_reads_no_more_large_bodies_at_once_than_fit(running, monkeypatch):
+@pytest.mark.parametrize(("most_bytes", "expected"), [(4_000, 4), (900, 1)])
+def test_a_worker_reads_no_more_large_bodies_at_once_than_fit_or_one(
+    running, monkeypatch, most_bytes, expected
+):
     monkeypatch.setattr("billhook.engines.worker.FIRST_ROWS", 5)
-    monkeypatch.setattr("billhook.engines.worker.PLAN_BYTES", 4_000)
+    monkeypatch.setattr("billhook.engines.worker.PLAN_BYTES", most_bytes)
     handlers, planned = Handlers(), []
     handlers.on(PingTest, name="h")(lambda event: None)
     app = running(handlers, start_now=False)
@@ -167,4 +170,4 @@ def test_a_worker_reads_no_more_large_bodies_at_once_than_fit(running, monkeypat
     until(lambda: worker._poll() is not None and count(app, "succeeded") == 20)
     worker.close()
 
-    assert [number for number in planned if number][:4] == [5, 4, 4, 4]
+    assert [number for number in planned if number][:4] == [5, *[expected] * 3]
