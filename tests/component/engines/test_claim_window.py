@@ -107,6 +107,23 @@ def test_results_that_are_about_to_be_settled_make_room_for_claims():
     assert [table.capacity(), table.capacity([Lease(1, 1), Lease(3, 1)])] == [0, 1]
 
 
+def test_a_run_for_the_thread_of_a_result_that_is_settled_with_its_claim_is_not_queued(running):
+    """It starts at once, so that it is an attempt if it kills its worker."""
+    handlers, may_end = Handlers(), threading.Event()
+    handlers.on(PingTest, name="h")(lambda event, delivery: delivery.key == "m0" or may_end.wait(60))
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    for number in range(2):
+        get_state(app).inbox.put(incoming(f"m{number}"))
+    worker = get_state(app).worker(1)
+
+    until(lambda: worker._poll() is not None and count(app, "succeeded") == 1)
+    started = rows(inbox_at(app), "SELECT state, queued FROM run ORDER BY id")
+    may_end.set()
+    worker.close()
+
+    assert started == [("succeeded", 0), ("running", 0)]
+
+
 @pytest.mark.usefixtures("inbox_url")
 def test_a_worker_plans_few_deliveries_until_it_can_claim_each_run_as_it_is_made(running):
     """Each run that is made due instead costs a write more; at the start some are, while the window grows."""
