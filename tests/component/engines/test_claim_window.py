@@ -100,6 +100,28 @@ def test_after_a_slow_commit_receivers_write_first(running, monkeypatch, commit_
     assert longest - 4.0 < pause <= longest
 
 
+@pytest.mark.parametrize(
+    ("deliveries", "threads", "gathers"),
+    [(8, 9, True), (7, 9, False), (8, 8, False), (FIRST_ROWS, 60, False)],
+)
+def test_under_load_a_worker_gathers_work_unless_it_has_enough(
+    running, monkeypatch, deliveries, threads, gathers
+):
+    """It has enough where it claimed all that it could, and where more is unread than it has read."""
+    monkeypatch.setattr("billhook.engines.worker.GATHER_SECONDS", 60.0)
+    handlers = Handlers()
+    handlers.on(PingTest, name="h")(lambda event: None)
+    app = running(handlers, start_now=False)
+    fill_unread(inbox_at(app), deliveries)
+    worker = get_state(app).worker(threads)
+
+    worker._poll()
+    pause = worker._next_poll_at - time.monotonic()
+    worker.close()
+
+    assert (pause > 30) is gathers  # after a slow commit it is 5 s at most
+
+
 def test_results_that_are_about_to_be_settled_make_room_for_claims():
     table = LeaseTable(threads=2, lease_seconds=60, held=set())
     table.runs = dict.fromkeys([Lease(1, 1), Lease(2, 1)])
