@@ -15,9 +15,10 @@ from billhook.events import CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox import Lease
 from support.apps import inbox_at
-from support.inbox_view import NOON, incoming, rows, value
+from support.inbox_view import NOON, change, incoming, rows, value
 from support.processes import until
 from support.query_plans import fill_unread
+from support.runs import planned
 
 THREADS = 2
 
@@ -127,6 +128,30 @@ def test_results_that_are_about_to_be_settled_make_room_for_claims():
     table.runs = dict.fromkeys([Lease(1, 1), Lease(2, 1)])
 
     assert [table.capacity(), table.capacity([Lease(1, 1), Lease(3, 1)])] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("threads", "runs_alone"), [(1, 0), (2, 1)], ids=["no thread is free", "a suspect runs"]
+)
+def test_a_worker_reads_no_delivery_that_it_could_not_claim(running, monkeypatch, threads, runs_alone):
+    handlers, may_end = Handlers(), threading.Event()
+    handlers.on(PingTest, name="h")(lambda event: may_end.wait(60))
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    inbox = get_state(app).inbox
+    planned(inbox, "h")
+    change(inbox_at(app), f"UPDATE run SET runs_alone = {runs_alone}")
+    poll, limits = inbox.poll, []
+    monkeypatch.setattr(
+        inbox, "poll", lambda limit, *more, **named: limits.append(limit) or poll(limit, *more, **named)
+    )
+    worker = get_state(app).worker(threads)
+
+    worker._poll()
+    worker._poll()
+    may_end.set()
+    worker.close()
+
+    assert limits == [FIRST_ROWS, 0]
 
 
 def test_a_run_for_the_thread_of_a_result_that_is_settled_with_its_claim_is_not_queued(running):
