@@ -14,9 +14,11 @@ from billhook import Discard, Handlers, signals
 from billhook.events import InvoiceApproved, PingTest
 from billhook.events.base import Event, _registered
 from billhook.extension import get_state
+from billhook.inbox.leases import LOST
+from billhook.inbox.records import fingerprint
 from support.apps import deliver, inbox_at
 from support.engines import plan, runs, states
-from support.inbox_view import change, incoming, rows
+from support.inbox_view import change, incoming, not_called_again, rows
 from support.signing import APPROVED
 
 
@@ -133,6 +135,19 @@ def test_a_run_of_an_unregistered_handler_fails_and_ends_dead(shop, clock):
         "--handler gone --reason removed` ends its deliveries, and with them what is "
         "unfinished of their other handlers"
     )
+
+
+def test_a_run_lost_at_its_last_attempt_is_not_called_again_and_of_the_issue_of_lost_ones(stored_only, clock):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="kills")(failing(calls))
+    app = stored_only(handlers)
+    deliver(app)
+    plan(app, clock.now())
+    change(inbox_at(app), "UPDATE run SET attempts = 3")
+    get_state(app).handle_due()
+
+    assert (calls, runs(app, "state, last_error")) == ([], [("dead", not_called_again(3))])
+    assert rows(inbox_at(app), "SELECT fingerprint FROM failure") == [(fingerprint("kills", LOST),)]
 
 
 def test_a_later_subscriber_with_a_taken_name_fails_only_its_own_run(shop, clock):
