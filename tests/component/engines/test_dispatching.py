@@ -255,18 +255,25 @@ def test_memory_that_is_missing_for_a_model_is_no_fault_of_the_delivery(shop, mo
     assert states(app) == ["received"]
 
 
-def test_a_delivery_that_became_unreadable_after_planning_is_a_failed_attempt(shop, clock):
+@pytest.mark.parametrize(
+    ("body", "sent_as", "expected", "error"),
+    [
+        (b"{", None, [1], "InvalidJSON"),
+        (APPROVED, None, [1], "looks like InvoiceApproved"),
+        (APPROVED, "InvoiceApproved", [1, 2], "not today"),  # an operator chose the type
+    ],
+)
+def test_a_delivery_is_read_again_for_a_retry(shop, clock, body, sent_as, expected, error):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(failing(calls))
     app = shop(handlers)
     deliver(app)
-    change(inbox_at(app), "UPDATE delivery SET body = ?", b"{")
+    change(inbox_at(app), "UPDATE delivery SET body = ?, sent_as = ?", body, sent_as)
 
     later(app, clock, 10)
 
-    assert calls == [1]
-    assert runs(app, "state, attempts") == [("due", 2)]
-    assert "InvalidJSON" in runs(app, "last_error")[0][0]
+    assert (calls, runs(app, "state, attempts")) == (expected, [("due", 2)])
+    assert error in runs(app, "last_error")[0][0]
 
 
 # --- what observers are told ----------------------------------------------------------------------
