@@ -9,8 +9,7 @@ import time
 import pytest
 
 from billhook import Handlers
-from billhook.engines.cycle import LeaseTable
-from billhook.engines.worker import FIRST_ROWS
+from billhook.engines.cycle import FIRST_ROWS, LeaseTable
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import Lease
@@ -128,10 +127,11 @@ def test_a_worker_plans_few_deliveries_until_it_can_claim_each_run_as_it_is_made
     assert (planned[0], planned[1:6], planned[-1], due) == (FIRST_ROWS, [most // 4] * 5, most, 0)
 
 
+@pytest.mark.parametrize("engine", ["worker", "inline"])
 @pytest.mark.usefixtures("inbox_url")
-def test_a_worker_reads_no_more_large_bodies_at_once_than_fit(running, monkeypatch):
-    monkeypatch.setattr("billhook.engines.worker.FIRST_ROWS", 5)
-    monkeypatch.setattr("billhook.engines.worker.PLAN_BYTES", 4_000)
+def test_a_worker_reads_no_more_large_bodies_at_once_than_fit(running, monkeypatch, engine):
+    monkeypatch.setattr("billhook.engines.cycle.FIRST_ROWS", 5)
+    monkeypatch.setattr("billhook.engines.cycle.PLAN_BYTES", 4_000)
     handlers, planned = Handlers(), []
     handlers.on(PingTest, name="h")(lambda event: None)
     app = running(handlers, start_now=False)
@@ -140,8 +140,11 @@ def test_a_worker_reads_no_more_large_bodies_at_once_than_fit(running, monkeypat
         state.inbox.put(incoming(f"m{number}", body=b'{"x":"%s"}' % (b"y" * (992 if number < 15 else 1))))
     plan = state.dispatcher.plan
     monkeypatch.setattr(state.dispatcher, "plan", lambda stored: planned.append(len(stored)) or plan(stored))
-    worker = state.worker(THREADS)
-    until(lambda: worker._poll() is not None and count(app, "succeeded") == 20)
-    worker.close()
+    if engine == "inline":
+        state.handle_due()
+    else:
+        worker = state.worker(THREADS)
+        until(lambda: worker._poll() is not None and count(app, "succeeded") == 20)
+        worker.close()
 
     assert [number for number in planned if number][:4] == [5, 4, 4, 4]
