@@ -260,7 +260,7 @@ def lost_workers_of(inbox: Inbox) -> None:
     with inbox.database.read() as connection:
         lost_workers.read_lost_workers(connection, at(400))
         lost_workers.read_lost_beside(connection, "lost")
-        workers.is_followed(connection)
+        workers.expects_worker(connection)
 
 
 def change(inbox: Inbox) -> None:

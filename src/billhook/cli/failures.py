@@ -219,7 +219,7 @@ def _change(
             raise click.BadParameter("that is beyond the year 9999", param_hint="--for") from None
         found = [_find(inbox, id_) for id_ in ids]  # all are checked before the first is changed
         for one in found:
-            with recording(inbox, what, f"issue {one.id}"):
+            with recording(inbox, what, f"issue {one.id}" + (f" to {to}" if to else "")):
                 change_issue(inbox, one.id, state, now, who=to or operator(), why=reason, until=until)
             end = "" if until is None else f" until {format_time(until)} UTC"
             click.echo(f"{one.id} is {state.value}{end}: {printable(_what(one))}")

@@ -55,7 +55,7 @@ __all__ = ["AttemptResult", "Dispatcher", "PlannedDelivery", "backfill", "run_op
 
 logger = logging.getLogger("billhook.engines")
 
-MISSING_IS_ISSUE = 3
+MISSING_ISSUE_ATTEMPT = 3
 """From this attempt on a missing handler is an issue: 70 s after the first, by the default schedule."""
 UNHANDLED_TYPES_LIMIT = 1_000
 """Event types without a handler that a process remembers having logged: senders may invent new ones."""
@@ -223,7 +223,7 @@ class Dispatcher:
             # A failure and not the end: a process with newer code, or the next deployment, may have it. So it
             # is no issue at first, or each deployment would open one where old workers run beside new ones.
             failure = HandlerFailure.from_exception(self._missing(claim))
-            if claim.attempt - claim.uncounted < MISSING_IS_ISSUE:
+            if claim.attempt - claim.uncounted < MISSING_ISSUE_ATTEMPT:
                 failure = replace(failure, group=None)
         else:
             try:

@@ -233,7 +233,7 @@ CONDITIONS = (
     ),
     Condition(
         "unknown-type", _NOTE, "deliveries came in 24 hours of a type that has no class",
-        "events", "deliveries-wait", checks.find_unknown_types,
+        "events", "deliveries-are-quarantined", checks.find_unknown_types,
     ),
     Condition(
         "clock-refusals", _NOTE, "genuine deliveries were refused in 24 hours for their signed time",

@@ -36,6 +36,7 @@ from billhook.inbox.schema import (
     UNREAD,
     handler,
     run,
+    worker,
 )
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, words
 from billhook.inbox.workers import WorkerFigures, read_workers
@@ -374,7 +375,7 @@ class HandlerBacklog:
     oldest_due_at: datetime | None = None
     """Since when the one that waits longest could have been handled."""
     per_second: float = 0.0
-    """How many were handled in a second of the last five minutes."""
+    """How many were handled in a second of the last five minutes, or since the first worker of it started."""
     through_at: datetime | None = None
     """When all but the dead are handled at that rate, or at the handler's own if that is lower.
 
@@ -443,14 +444,16 @@ def read_handler_backlogs(
 
 
 def _rates(connection: Connection, now: datetime) -> Mapping[str, float]:
-    """Return how many runs of each handler finished in a second, of the last five minutes."""
-    at = run.c.finished_at
-    recent = select(run.c.handler, at).where(at > now - RATE_OVER, at <= now)
+    """Return how many runs of a handler finished in a second of five minutes, or since a worker was there."""
+    at, since = run.c.finished_at, now - RATE_OVER
+    started = select(func.min(worker.c.started_at)).where(worker.c.seen_at > since, worker.c.seen_at <= now)
+    since = max(since, connection.execute(started).scalar() or since)
+    recent = select(run.c.handler, at).where(at > since, at <= now)
     last = recent.order_by(at.desc()).limit(RATE_RUNS).subquery().c
     by_handler = select(last.handler, func.count(), func.min(last.finished_at)).group_by(last.handler)
     rows = connection.execute(by_handler).all()
     all_of_it = sum(number for _, number, _ in rows) < RATE_RUNS
-    span = RATE_OVER if all_of_it else now - min(first for _, _, first in rows)
+    span = now - (since if all_of_it else min(first for _, _, first in rows))
     return {name: number / max(1.0, span.total_seconds()) for name, number, _ in rows}
 
 

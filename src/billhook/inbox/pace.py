@@ -34,7 +34,6 @@ _SLOWER, _SLOW_SECONDS = 3.0, 1.0
 _FEWEST_WAITING = 100
 _SHORTEST = timedelta(minutes=2)
 """In less time what a worker handles says little of its pace."""
-_DUE_READ = 1_000
 _KEEPS_UP = 0.8
 
 
@@ -126,11 +125,9 @@ def first_untried_at(connection: Connection, handlers: Collection[str], now: dat
     """Return when the delivery came that waits longest for its first attempt, by one of these handlers."""
     found = [_oldest_unread_at(connection)]
     for name in handlers:
-        # The first that became due, not all: runs that are retried may be among them.
         is_due = (DUE_RUN, run.c.handler == name, run.c.due_at <= now)
-        due = select(run.c.delivery_id, run.c.attempts, run.c.due_at).where(*is_due)
-        first = due.order_by(run.c.due_at).limit(_DUE_READ).subquery().c
-        untried = select(first.delivery_id).where(first.attempts == 0).order_by(first.due_at).limit(1)
+        untried = select(run.c.delivery_id).where(*is_due, run.c.attempts == 0)
+        untried = untried.order_by(run.c.due_at).limit(1)
         came_at = select(delivery.c.received_at).where(delivery.c.id == untried.scalar_subquery())
         found.append(connection.execute(came_at).scalar())
     return min(filter(None, found), default=None)

@@ -9,8 +9,7 @@ import time
 import pytest
 
 from billhook import Handlers
-from billhook.engines.cycle import LeaseTable
-from billhook.engines.worker import FIRST_ROWS
+from billhook.engines.cycle import FIRST_ROWS, LeaseTable
 from billhook.events import CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox import Lease
@@ -217,11 +216,12 @@ def test_a_worker_polls_at_once_after_a_full_batch_and_after_claims_that_leave_c
 
 @pytest.mark.usefixtures("inbox_url")
 @pytest.mark.parametrize(("most_bytes", "expected"), [(4_000, 4), (900, 1)])
+@pytest.mark.parametrize("engine", ["worker", "inline"])
 def test_a_worker_reads_no_more_large_bodies_at_once_than_fit_or_one(
-    running, monkeypatch, most_bytes, expected
+    running, monkeypatch, engine, most_bytes, expected
 ):
-    monkeypatch.setattr("billhook.engines.worker.FIRST_ROWS", 5)
-    monkeypatch.setattr("billhook.engines.worker.PLAN_BYTES", most_bytes)
+    monkeypatch.setattr("billhook.engines.cycle.FIRST_ROWS", 5)
+    monkeypatch.setattr("billhook.engines.cycle.PLAN_BYTES", most_bytes)
     handlers, planned = Handlers(), []
     handlers.on(PingTest, name="h")(lambda event: None)
     app = running(handlers, start_now=False)
@@ -230,8 +230,11 @@ def test_a_worker_reads_no_more_large_bodies_at_once_than_fit_or_one(
         state.inbox.put(incoming(f"m{number}", body=b'{"x":"%s"}' % (b"y" * (992 if number < 15 else 1))))
     plan = state.dispatcher.plan
     monkeypatch.setattr(state.dispatcher, "plan", lambda stored: planned.append(len(stored)) or plan(stored))
-    worker = state.worker(THREADS)
-    until(lambda: worker._poll() is not None and count(app, "succeeded") == 20)
-    worker.close()
+    if engine == "inline":
+        state.handle_due()
+    else:
+        worker = state.worker(THREADS)
+        until(lambda: worker._poll() is not None and count(app, "succeeded") == 20)
+        worker.close()
 
     assert [number for number in planned if number][:4] == [5, *[expected] * 3]

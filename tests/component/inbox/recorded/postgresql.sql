@@ -1854,6 +1854,12 @@ WHERE billhook.run.finished_at > %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AND
  LIMIT %(param_1)s::INTEGER) AS anon_1 GROUP BY anon_1.handler
 --> run: run_finished_at_idx
 
+-- overview.py _rates
+SELECT min(billhook.billhook_worker.started_at) AS min_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.seen_at > %(seen_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_worker.seen_at <= %(seen_at_2)s::TIMESTAMP WITH TIME ZONE
+--> billhook_worker: all rows
+
 -- overview.py _state
 SELECT (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received') LIMIT %(at_most)s) AS counted) AS unread, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received', 'planned') AND state IN ('planned') LIMIT %(at_most)s) AS counted) AS in_progress, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('dead') LIMIT %(at_most)s) AS counted) AS dead, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS quarantined, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE conflict_of IS NOT NULL AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS conflicts,  (SELECT received_at FROM billhook.delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1) AS oldest_at
 --> delivery: delivery_conflict_idx
@@ -1965,13 +1971,10 @@ WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AN
 -- pace.py first_untried_at
 SELECT billhook.delivery.received_at
 FROM billhook.delivery
-WHERE billhook.delivery.id = (SELECT anon_1.delivery_id
-FROM (SELECT billhook.run.delivery_id AS delivery_id, billhook.run.attempts AS attempts, billhook.run.due_at AS due_at
+WHERE billhook.delivery.id = (SELECT billhook.run.delivery_id
 FROM billhook.run
-WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.due_at
- LIMIT %(param_1)s::INTEGER) AS anon_1
-WHERE anon_1.attempts = %(attempts_1)s::INTEGER ORDER BY anon_1.due_at
- LIMIT %(param_2)s::INTEGER)
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.attempts = %(attempts_1)s::INTEGER ORDER BY billhook.run.due_at
+ LIMIT %(param_1)s::INTEGER)
 --> delivery: delivery_pkey
 --> run: run_claim_idx
 
@@ -2335,10 +2338,10 @@ WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_
  LIMIT %(param_1)s::INTEGER
 --> run: run_claim_idx
 
--- workers.py is_followed
+-- workers.py expects_worker
 SELECT billhook.billhook_worker.engine
 FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NOT NULL ORDER BY billhook.billhook_worker.stopped_at DESC
+WHERE billhook.billhook_worker.stopped_at IS NOT NULL AND billhook.billhook_worker.engine != %(engine_1)s::VARCHAR ORDER BY billhook.billhook_worker.stopped_at DESC
  LIMIT %(param_1)s::INTEGER
 --> billhook_worker: all rows
 

@@ -2024,6 +2024,12 @@ WHERE run.finished_at > ? AND run.finished_at <= ? ORDER BY run.finished_at DESC
 --> SEARCH run USING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
 --> SCAN anon_1
 
+-- overview.py _rates
+SELECT min(billhook_worker.started_at) AS min_1
+FROM billhook_worker
+WHERE billhook_worker.seen_at > ? AND billhook_worker.seen_at <= ?
+--> SEARCH billhook_worker
+
 -- overview.py _state
 SELECT (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('received') LIMIT ?) AS counted) AS unread, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('received', 'planned') AND state IN ('planned') LIMIT ?) AS counted) AS in_progress, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('dead', 'quarantined') AND state IN ('dead') LIMIT ?) AS counted) AS dead, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('dead', 'quarantined') AND state IN ('quarantined') LIMIT ?) AS counted) AS quarantined, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE conflict_of IS NOT NULL AND state IN ('quarantined') LIMIT ?) AS counted) AS conflicts,  (SELECT received_at FROM delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1) AS oldest_at
 --> SCAN CONSTANT ROW
@@ -2181,16 +2187,12 @@ WHERE run.finished_at >= ? AND run.finished_at <= ? ORDER BY run.finished_at DES
 -- pace.py first_untried_at
 SELECT delivery.received_at
 FROM delivery
-WHERE delivery.id = (SELECT anon_1.delivery_id
-FROM (SELECT run.delivery_id AS delivery_id, run.attempts AS attempts, run.due_at AS due_at
+WHERE delivery.id = (SELECT run.delivery_id
 FROM run
-WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at <= ? ORDER BY run.due_at
- LIMIT ? OFFSET ?) AS anon_1
-WHERE anon_1.attempts = ? ORDER BY anon_1.due_at
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at <= ? AND run.attempts = ? ORDER BY run.due_at
  LIMIT ? OFFSET ?)
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at<?)
---> SCAN anon_1
 
 -- pace.py grows
 SELECT count(*) AS count_1
@@ -2604,10 +2606,10 @@ WHERE run.state IN ('due', 'running') AND run.state = ? ORDER BY run.id
  LIMIT ? OFFSET ?
 --> SEARCH run USING INDEX run_claim_idx (state=?)
 
--- workers.py is_followed
+-- workers.py expects_worker
 SELECT billhook_worker.engine
 FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NOT NULL ORDER BY billhook_worker.stopped_at DESC
+WHERE billhook_worker.stopped_at IS NOT NULL AND billhook_worker.engine != ? ORDER BY billhook_worker.stopped_at DESC
  LIMIT ? OFFSET ?
 --> SCAN billhook_worker
 
