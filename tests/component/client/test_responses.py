@@ -87,6 +87,7 @@ UNEXPECTED = {
     "a page of an error": (page(502, "<h1>Bad Gateway</h1>"), "its content type is not application/json"),
     "half a JSON text": (page(200, '{"invoice": {"id"', "application/json"), "the body is not JSON"),
     "JSON as text": (page(200, "{}", "text/plain"), "its content type is not application/json"),
+    "JSON as a picture": (page(200, "{}", "image/x+json"), "its content type is not application/json"),
     "no content type": (page(200, "{}", ""), "it is not JSON"),
     "nothing": (page(200, "", "application/json"), "the body is not JSON"),
     "no content": (page(204, "", "application/json"), "the body is not JSON"),

@@ -23,7 +23,17 @@ from billhook.errors import (
     ServiceUnavailable,
     UnexpectedResponse,
 )
-from support.billing_service import BROKEN, CLIENT_ID, LIMITED, REFRESH_TOKEN, answered, cut, error
+from support.billing_service import (
+    BROKEN,
+    CLIENT_ID,
+    LIMITED,
+    REFRESH_TOKEN,
+    a_server,
+    answered,
+    cut,
+    error,
+    service_on,
+)
 from support.processes import run_command
 
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
@@ -116,9 +126,11 @@ def test_the_repeatable_operations_are_those_safe_by_the_specification():
 
 
 def test_a_creation_is_repeated_where_the_connection_was_never_made(client_of, moving):
-    client = client_of("http://127.0.0.1:1", retries=RetryPolicy(attempts=4))
+    with a_server() as running:
+        client = client_of(service_on(running, moving.clock).url, retries=RetryPolicy(attempts=4))
+        client.auth.login()  # or this would be what is repeated
 
-    with pytest.raises(ServiceUnavailable, match="nothing was sent") as caught:
+    with pytest.raises(ServiceUnavailable, match=r"POST /catalogProducts: .*nothing was sent") as caught:
         client.catalog_products.create({"name": "API calls"})
 
     assert caught.value.sent is False

@@ -124,16 +124,22 @@ def test_pruning_takes_a_share_of_the_databases_time(inbox, made, clock, where, 
 
 
 @pytest.mark.parametrize(
-    ("took", "pause"), [(0.0, maintenance.COUNT_SECONDS), (2.0, 2.0 * maintenance.PAUSE_FACTOR)]
+    ("took", "more", "pause"),
+    [
+        (0.0, False, maintenance.COUNT_SECONDS),
+        (0.0, True, maintenance.MIN_PAUSE_SECONDS),
+        (2.0, True, 2.0 * maintenance.PAUSE_FACTOR),
+    ],
+    ids=["all", "more", "slow disk"],
 )
-def test_counting_goes_on_every_few_seconds_and_less_often_on_a_slow_disk(
-    inbox, clock, where, monkeypatch, took, pause
+def test_counting_goes_on_every_few_seconds_soon_if_there_is_more_and_less_often_on_a_slow_disk(
+    inbox, clock, where, monkeypatch, took, more, pause
 ):
     made, advance = Maintenance(inbox, MaintenanceOptions(), monotonic=clock), inbox.advance_watermark
 
     def advance_slowly(now):
         clock.now += took
-        return advance(now)
+        return advance(now) or more
 
     monkeypatch.setattr(inbox, "advance_watermark", advance_slowly)
     old(inbox, where, 1)

@@ -110,6 +110,7 @@ def test_no_run_starts_once_a_pause_is_committed_under_any_of_its_names(inbox, w
     open_inbox(where).pause_handler(name, None, NOON)
 
     assert claimed(inbox, 10, limits=limits, times=times)[0] == ["other"]
+    assert inbox.next_times(limits).names_due(at(60)) == []  # and no worker polls for it
 
 
 def failed_with(inbox, error):

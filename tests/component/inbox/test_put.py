@@ -68,6 +68,18 @@ def test_a_repeated_key_is_a_duplicate_with_the_first_id(inbox, where):
     assert rows(where, "SELECT body FROM delivery") == [(b"1",)]
 
 
+def test_a_repeated_key_is_a_duplicate_of_its_own_source_alone(inbox):
+    deliveries = [incoming("k", source=source, body=source.encode()) for source in ("eu", "us")]
+    stored = [inbox.put(one) for one in deliveries]
+
+    repeated = [inbox.put(one) for one in deliveries]
+
+    assert [receipt.status for receipt in stored + repeated] == [PutStatus.ACCEPTED] * 2 + [
+        PutStatus.DUPLICATE
+    ] * 2
+    assert [receipt.delivery_id for receipt in repeated] == [receipt.delivery_id for receipt in stored]
+
+
 def test_concurrent_new_repeated_and_conflicting_keys_each_get_their_own_receipt(inbox, where):
     inbox.put(incoming("old"))
 

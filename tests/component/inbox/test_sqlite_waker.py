@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import shutil
+import stat
 import sys
 import threading
 import time
@@ -203,6 +204,9 @@ def planted(folder, form):
     elif form == "file":
         pipes.mkdir()
         (pipes / "x").hardlink_to(victim)
+    elif form == "socket":  # which cannot be opened, as a pipe that nobody reads
+        pipes.mkdir()
+        os.mknod(pipes / "x", stat.S_IFSOCK | 0o600)
     else:
         (folder / "elsewhere").mkdir()
         (folder / "elsewhere" / "x").hardlink_to(victim)
@@ -210,7 +214,7 @@ def planted(folder, form):
     return victim
 
 
-@pytest.mark.parametrize("form", ["link", "file", "folder"])
+@pytest.mark.parametrize("form", ["link", "file", "socket", "folder"])
 def test_a_link_in_place_of_a_pipe_is_neither_written_to_nor_removed(tmp_path, wakers, form):
     victim = planted(tmp_path, form)
     before = sorted(path for path in tmp_path.rglob("*"))
@@ -219,6 +223,28 @@ def test_a_link_in_place_of_a_pipe_is_neither_written_to_nor_removed(tmp_path, w
 
     assert victim.read_text() == "precious"
     assert sorted(path for path in tmp_path.rglob("*")) == before
+
+
+def test_a_link_to_a_pipe_elsewhere_is_not_written_to(tmp_path, wakers):
+    (tmp_path / "pipes").mkdir()
+    os.mkfifo(tmp_path / "victim")
+    (tmp_path / "pipes" / "x").symlink_to(tmp_path / "victim")
+    reader = os.open(tmp_path / "victim", os.O_RDONLY | os.O_NONBLOCK)
+
+    wakers[1].wake()
+
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+
+
+def test_nobody_listens_in_the_folder_of_another_user(tmp_path, wakers, monkeypatch):
+    (tmp_path / "pipes").mkdir()
+    if os.geteuid() == 0:  # whose folders anyone may trust
+        os.chown(tmp_path / "pipes", 1, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 2)
+
+    with pytest.raises(OSError, match="is not a folder of this user: remove it"):
+        wakers[0].listener()
 
 
 def test_nobody_listens_in_a_folder_that_is_a_link(tmp_path, wakers):

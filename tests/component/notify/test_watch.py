@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -41,6 +42,13 @@ def test_the_first_look_of_a_process_is_at_once_however_short_its_life(inbox, cl
 
     until(lambda: titles(inbox) == ["no worker is alive"], 20)
     made.stop()
+
+
+def test_the_pause_after_a_look_is_nine_times_as_long_as_the_look_took(inbox, clock, monkeypatch):
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "update_issues", lambda *_, **__: time.sleep(0.05))
+
+    assert Watch(inbox, clock.now).look_and_send() >= 9 * 0.05
 
 
 @pytest.mark.parametrize(("seconds", "looks"), [(0, False), (44, False), (45, True), (3_600, True)])

@@ -252,10 +252,10 @@ def test_a_child_forked_during_a_thread_start_can_start_its_own(pair):
 
 
 def test_one_thread_watches_all_readings(pair):
-    watch = BodyDeadline(5)
+    before, watch = threading.enumerate(), BodyDeadline(5)
 
-    with watch.reading(pair[0]):
+    with watch.reading(pair[0]), watch.reading(pair[1]):
         watch.start()  # another request that found no thread at the same moment
-        names = [thread.name for thread in threading.enumerate() if thread is watch._thread]
+        names = [thread.name for thread in threading.enumerate() if thread not in before]
 
     assert names == ["billhook-slow-bodies"]

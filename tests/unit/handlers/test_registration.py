@@ -286,7 +286,7 @@ REFUSED = [
     *(
         (options, f"{option} names {field!r}, {NO_FIELD} InvoiceApproved: {told}")
         for field, told in (
-            ("invoiceId", r"did you mean invoice_id\?"),
+            ("invoiceID", r"did you mean invoice_id\?"),
             ("invoice", r"did you mean invoice_id\?"),
             ("zzz", "what it is about is in invoice_id; it has"),
             ("model_extra", ""),
