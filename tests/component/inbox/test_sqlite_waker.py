@@ -133,9 +133,7 @@ print(os.listdir(sys.argv[1]))
 """
 
 
-def test_under_eventlet_nobody_waits_for_a_listener_that_was_killed(tmp_path):
-    pytest.importorskip("eventlet")
-
+def test_under_eventlet_no_notification_waits_for_a_listener_that_was_killed(tmp_path):
     done = run_command([sys.executable, "-c", UNDER_EVENTLET, tmp_path / "pipes"], env=clean_environment())
 
     assert done.stdout == "[]\n", done.stderr
