@@ -55,7 +55,7 @@ class FifoWaker:
                 self._listed_at_ns = 0
             for name, descriptor in list(self._opened.items()):
                 try:
-                    # Not os.write: eventlet's tries for ever where no process reads any more.
+                    # Not os.write: eventlet's tries for ever on a pipe without a reader.
                     posix.write(descriptor, b"!")
                 except BlockingIOError:
                     pass  # the pipe is full of notifications already
