@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 HEAD_SECONDS = 10.0
 """How long a client may take to send the line and headers of a request."""
@@ -36,34 +36,31 @@ class Connection(Protocol):
         """Close the connection at once."""
 
 
-C = TypeVar("C", bound=Connection)
-
-
-class WaitingQueue(Generic[C]):
+class WaitingQueue:
     """Connections that wait for the same thing, the longest waiting first."""
 
-    def __init__(self, seconds: float, end: Callable[[C], None], clock: Callable[[], float]) -> None:
+    def __init__(self, seconds: float, end: Callable[[Connection], None], clock: Callable[[], float]) -> None:
         """`end` is called for connections that have waited `seconds`, and ends them."""
         self._seconds = seconds
         self._end = end
         self._clock = clock
-        self._since: dict[C, float] = {}  # in this order, because `add` puts each at the end
+        self._since: dict[Connection, float] = {}  # in this order, because `add` puts each at the end
 
-    def __contains__(self, connection: C) -> bool:
+    def __contains__(self, connection: Connection) -> bool:
         return connection in self._since
 
     def __len__(self) -> int:
         return len(self._since)
 
-    def __iter__(self) -> Iterator[C]:
+    def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._since))
 
-    def add(self, connection: C) -> None:
+    def add(self, connection: Connection) -> None:
         """Add a connection, which waits from now on; again, if it was waiting already."""
         self._since.pop(connection, None)
         self._since[connection] = self._clock()
 
-    def discard(self, connection: C) -> None:
+    def discard(self, connection: Connection) -> None:
         """Remove a connection, if it waits."""
         self._since.pop(connection, None)
 
@@ -91,7 +88,7 @@ class WaitingQueue(Generic[C]):
         return count
 
 
-class ConnectionLimits(Generic[C]):
+class ConnectionLimits:
     """The connections of one process, by what they wait for."""
 
     def __init__(
@@ -101,7 +98,7 @@ class ConnectionLimits(Generic[C]):
         self.max_open = max_open
         self.open = 0
 
-        def waiting(seconds: float, end: Callable[[C], None]) -> WaitingQueue[C]:
+        def waiting(seconds: float, end: Callable[[Connection], None]) -> WaitingQueue:
             return WaitingQueue(seconds, end, clock)
 
         self.without_head = waiting(HEAD_SECONDS, lambda connection: connection.refuse_head())
@@ -152,7 +149,7 @@ class ConnectionLimits(Generic[C]):
         others = (*new, self.idle, self.ended, self.idle_and_known)
         return any(waiting.end_longest() for waiting in others)
 
-    def discard(self, connection: C) -> None:
+    def discard(self, connection: Connection) -> None:
         """Remove a connection from every queue."""
         for waiting in self._all:
             waiting.discard(connection)

@@ -72,9 +72,7 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         self.init_signals()  # handlers inherited from the parent would lose a signal that ends this process
         # Signal handlers of an event loop do not show their owner, unlike those of gunicorn's other workers.
         thread.replaced_by_its_parent = True
-        self.limits: ConnectionLimits[LimitedProtocol] = ConnectionLimits(
-            self._allow_descriptors(), self.cfg.keepalive
-        )
+        self.limits = ConnectionLimits(self._allow_descriptors(), self.cfg.keepalive)
         self._descriptors = DescriptorMonitor()
         self._memory = MemoryMonitor()
         self._loop_errors = LimitedLog(logger)
@@ -210,7 +208,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     _early = b""
     """The bytes received before gunicorn's part began."""
     _head_bytes = 0
-    _idle: WaitingQueue[LimitedProtocol] | None = None
+    _idle: WaitingQueue | None = None
     """The list that contains this connection while it is kept alive."""
     _known = False
     _client_has_ended = False

@@ -27,7 +27,7 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox import OTHER_TYPES
 from billhook.inbox.condition_checks import Facts
 from billhook.inbox.conditions import judge
-from billhook.inbox.counts import DURATION_BOUNDS, NO_DURATION, Counted, Counts
+from billhook.inbox.counts import ATTEMPTS, DURATION_BOUNDS, NO_DURATION, Counted, Counts
 from billhook.inbox.issues import IssueState, count_issues
 from billhook.inbox.overview import read_state, read_totals
 
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.inbox.overview import InboxState
 
-_ATTEMPTS = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD, Counted.DISCARDED)
 _STORED = (Counted.ACCEPTED, Counted.CONFLICT, Counted.UNTYPED)
 FEWEST_TOKEN_CHARACTERS = 16
 
@@ -131,13 +130,13 @@ _gauge = partial(_metric, GaugeMetricFamily)
 
 def _deliveries(totals: Counts) -> Iterator[Metric]:
     stored: Counter[tuple[str, ...]] = Counter()
-    sources = {key.source for key in totals if key.what not in _ATTEMPTS}
+    sources = {key.source for key in totals if key.what not in ATTEMPTS}
     causes = _causes(RequestError, SignatureError, InboxUnavailable)
     refused = Counter[tuple[str, ...]]({(source, cause): 0 for source in sources for cause in causes})
     for key, total in totals.items():
         if key.what == Counted.REFUSED:
             refused[key.source, key.cause] += total.number
-        elif key.what not in _ATTEMPTS:
+        elif key.what not in ATTEMPTS:
             stored[key.source, _label(key.event_type), key.what] += total.number
     yield _counter(
         "billhook_deliveries",
@@ -161,7 +160,7 @@ def _causes(*errors: type[RequestError | SignatureError | InboxUnavailable]) -> 
 def _attempts(totals: Counts) -> Iterator[Metric]:
     handlers = sorted({key.handler for key in totals if key.handler})
     numbers = Counter[tuple[str, ...]](
-        {(handler, what.value): 0 for handler in handlers for what in _ATTEMPTS}
+        {(handler, what.value): 0 for handler in handlers for what in ATTEMPTS}
     )
     durations = HistogramMetricFamily(
         "billhook_attempt_duration_seconds", "How long calls of a handler took.", labels=("handler",)

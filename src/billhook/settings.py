@@ -405,9 +405,13 @@ class Settings:
         return cls(**values)
 
     def read_secrets(self, path: str | None = None) -> tuple[str, ...]:
-        """Read the signing secrets in `path`, else in BILLHOOK_SECRETS_FILE, else in BILLHOOK_SECRETS."""
-        path = path or self.secrets_file
-        return self.secrets if path is None else read_secrets_file(path)
+        """Read the signing secrets in `path`, else in BILLHOOK_SECRETS_FILE, else in BILLHOOK_SECRETS.
+
+        `path` is what a command's --secret-file names.
+        """
+        if path is not None:
+            return read_secrets_file(path, "--secret-file")
+        return self.secrets if self.secrets_file is None else read_secrets_file(self.secrets_file)
 
 
 OPTIONS = tuple(Option(f"{PREFIX}{setting.name.upper()}", **setting.metadata) for setting in fields(Settings))
@@ -423,14 +427,17 @@ def from_environ(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def read_secrets_file(path: str) -> tuple[str, ...]:
-    """Read the secrets in a file: PEM blocks kept whole, else one a line; blank and # lines are skipped."""
-    check_secret_file("BILLHOOK_SECRETS_FILE", path)
+def read_secrets_file(path: str, key: str = "BILLHOOK_SECRETS_FILE") -> tuple[str, ...]:
+    """Read the secrets in a file: PEM blocks kept whole, else one a line; blank and # lines are skipped.
+
+    `key` is what names the file. Raises ConfigError.
+    """
+    check_secret_file(key, path)
     try:
         text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(f"BILLHOOK_SECRETS_FILE {_masked(path)} cannot be read: {why}") from None
+        raise ConfigError(f"{key} {_masked(path)} cannot be read: {why}") from None
     secrets: list[str] = []
     block: list[str] = []
     for number, line in enumerate((raw.strip() for raw in text.splitlines()), 1):
@@ -441,11 +448,11 @@ def read_secrets_file(path: str) -> tuple[str, ...]:
                 block = []
         elif _LINE_OF_ENV_FILE.match(line):
             raise ConfigError(
-                f"BILLHOOK_SECRETS_FILE {path!r} has NAME=value on line {number}, as an .env file has: write "
+                f"{key} {path!r} has NAME=value on line {number}, as an .env file has: write "
                 "the secret alone on its line, without a name"
             )
         elif line and not line.startswith("#"):
             secrets.append(line)
     if block:
-        raise ConfigError(f"BILLHOOK_SECRETS_FILE {path!r} holds a PEM block without its END line")
+        raise ConfigError(f"{key} {path!r} holds a PEM block without its END line")
     return tuple(secrets)

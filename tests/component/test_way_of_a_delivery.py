@@ -46,7 +46,7 @@ STEPS = {
     "Handler.__call__",
     "HandlerPool.finished",
     "settle",
-    "Reporter.send",
+    "report",
 }
 """Some of the functions that a delivery takes, in each of its threads."""
 

@@ -282,9 +282,10 @@ def test_a_poll_for_which_there_is_no_memory_is_repeated_with_fewer_deliveries(r
         return found
 
     monkeypatch.setattr(inbox, "poll", poll_few)
-    running.start(app)
+    worker = running.start(app)
 
     until(finished(app, 30), 20)
+    until(lambda: worker._plan_limit == inbox.database.plan_rows)
 
 
 def test_old_deliveries_are_pruned_while_the_worker_runs(running, clock):

@@ -22,7 +22,6 @@ LIBRARIES = ("sqlite3", "pysqlite3")
 EVERYTHING = """
 import json, sys
 from pathlib import Path
-from billhook.inbox.diagnosis import inbox_facts
 from billhook.inbox.operations import empty_log
 from support.inbox_view import incoming, open_inbox
 
@@ -32,7 +31,7 @@ inbox.put(incoming("k"))
 inbox.check_writable()
 inbox.received(1)
 empty_log(inbox)
-facts = inbox_facts(inbox)
+facts = inbox.database.facts()
 inbox.database.back_up(folder / "backup.db", lambda *_: None)
 inbox.close()
 inbox.database.restore(folder / "backup.db", lambda *_: None)

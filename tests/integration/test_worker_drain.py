@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -22,6 +23,8 @@ NOTING = """
 @handlers.on(InvoiceApproved, name="slow", ordered_by="invoice_id")
 def slow(event):
     time.sleep(0.5)
+@handlers.on(PingTest, name="rare", rate="1/h")
+def rare(event): ...
 @handlers.on(PingTest, name="fails", retry=[3600])
 def fails(event):
     raise RuntimeError("not yet")
@@ -46,15 +49,17 @@ def drain(tmp_path, inbox_url):
 def test_drain_exits_when_all_due_runs_are_handled(drain, inbox, where):
     for number in range(3):
         inbox.put(incoming(f"a{number}", event_type="InvoiceApproved", body=APPROVED))
-    inbox.put(incoming("p", event_type="PingTest"))
+    for key in ("p", "q"):
+        inbox.put(incoming(key, event_type="PingTest"))
     inbox.close()
 
     done = drain()
 
     assert done.returncode == 0, done.stderr
     assert dict(rows(where, "SELECT key, state FROM delivery")) == {
-        "a0": "done", "a1": "done", "a2": "done", "p": "planned",
+        "a0": "done", "a1": "done", "a2": "done", "p": "planned", "q": "planned",
     }  # fmt: skip
+    assert re.search(r"left for later: 3 runs, the first until 20\d\d-", done.stderr)
     assert "worker stopped" in done.stderr
     assert drain().returncode == 0  # with nothing to do
     # Nobody waits for its return but cron.

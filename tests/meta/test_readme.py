@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from billhook import settings
 from billhook.cli import main
 from support import sender_recipes
 from support.examples import answers, free_port
@@ -64,8 +64,13 @@ def test_every_marked_block_is_run():
 
 def test_the_tables_of_options_and_commands_are_those_of_the_command_line():
     described = set(re.findall(r"^\| `([a-z]+)` \|", PAGES[OPTIONS], re.MULTILINE))
+    lines = ["| Option | Default | Unit | Meaning |", "|---|---|---|---|"]
+    for option in settings.OPTIONS:
+        default = f"`{option.default_text}`" if option.default_text else ""
+        cells = (f"`{option.key}`", default, option.unit, option.help)
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
 
-    assert between("options", OPTIONS) == CliRunner().invoke(main, ["options", "--markdown"]).stdout.strip()
+    assert between("options", OPTIONS) == "\n".join(lines)
     assert described == set(main.commands)
 
 

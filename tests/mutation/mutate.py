@@ -71,7 +71,7 @@ AREAS = {
     ),
     "receiver": Area(
         {"receiver/delivery_rules.py": 40, "receiver/wsgi.py": 20},
-        ("tests/unit/receiver", "tests/component/receiver"),
+        ("tests/unit/receiver", "tests/component/receiver", "tests/component/cli/test_check.py"),
     ),
     "ingest": Area({"inbox/ingest.py": 22}, ("tests/component/inbox/test_conflicts.py", *INBOX)),
     "runs": Area(

@@ -246,7 +246,7 @@ def look(inbox: Inbox) -> None:
     searches.neighbours(inbox, DeliveryFilter(), listed[0].id)
     list(searches.read_bodies(inbox, ["PingTest"], at(0)))
     searches.search_bodies(inbox, DeliveryFilter(), [b"inv_1"], lambda *_: None)
-    diagnosis.inbox_facts(inbox)
+    inbox.database.facts()
     diagnosis.newest_deliveries(inbox, 10, 1_000)
     with actions.recorded(inbox, "alice", "acknowledge", f"issue {found[0].id}", at(300)) as action:
         action.add(1, [1])
@@ -260,7 +260,7 @@ def lost_workers_of(inbox: Inbox) -> None:
     with inbox.database.read() as connection:
         lost_workers.read_lost_workers(connection, at(400))
         lost_workers.read_lost_beside(connection, "lost")
-        workers.is_followed(connection)
+        workers.expects_worker(connection)
 
 
 def change(inbox: Inbox) -> None:

@@ -25,7 +25,7 @@ _PARAMETER = re.compile(r"<[a-z_]+>")
 
 def rules(method: str) -> list[str]:
     """The addresses of all views of a method, with `x` for each id."""
-    found = [(rule, kind) for rule, kind, _ in ROUTES.routes]
+    found = [(rule, kind) for rule, kind, _ in ROUTES]
     return [PAGES_PREFIX + _PARAMETER.sub("x", rule) for rule, kind in found if kind == method]
 
 

@@ -46,7 +46,7 @@ def executed_on(inbox: Inbox) -> Iterator[Executed]:
         if not own or OF_CONNECTIONS.match(own[0].module):
             return
         found.lines.update((frame.module, frame.line) for frame in own)
-        first = next(frame.name for frame in own if not OF_HELPERS.match(frame.module))
+        first = next((frame.name for frame in own if not OF_HELPERS.match(frame.module)), own[-1].name)
         text = text if schema is None else re.sub(rf'"?{schema}"?\.', "billhook.", text)
         by, _ = found.statements.setdefault(text, (set(), parameters[0] if many else parameters))
         by.add(first)

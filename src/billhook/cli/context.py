@@ -187,9 +187,14 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
     )
     # A new empty file would look like an inbox that has lost its deliveries.
     if inbox.is_missing and not missing_ok:
+        place = inbox.database.display_url
+        if not (folder := Path(place).parent).is_dir():
+            raise ConfigError(
+                f"the inbox's folder {folder} does not exist: make it, or correct BILLHOOK_INBOX_URL"
+            )
         command = " ".join(click.get_current_context().command_path.split()[1:])
         raise ConfigError(
-            f"there is no inbox at {inbox.database.display_url}: start the receiver (`billhook serve`), or "
+            f"there is no inbox at {place}: start the receiver (`billhook serve`), or "
             f"set BILLHOOK_INBOX_URL; in a Flask app: flask --app … billhook {command}"
         )
     try:

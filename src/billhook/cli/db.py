@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -59,7 +60,8 @@ def upgrade() -> None:
 def current(as_json: bool) -> None:
     """Show the schema's version, the version that this billhook needs, and where the inbox is.
 
-    If they differ, it says whether `billhook db upgrade` would upgrade the inbox, and else what to do.
+    If they differ, it says whether `billhook db upgrade` would upgrade the inbox, and else what to do; the
+    exit code is 1 then.
 
     \b
     Example:
@@ -77,10 +79,12 @@ def current(as_json: bool) -> None:
     if as_json:
         found = {"found": version, "needed": REVISION, "remedy": remedy}
         print_json({**found, "place": place, "database_schema": schema})
-        return
-    to_do = f": {in_program(remedy)}" if remedy else ""
-    click.echo(f"schema {version or 'none'}, this billhook needs {REVISION}{to_do}")
-    click.echo(f"inbox: {place}" + (f", schema {schema}" if schema else ""))
+    else:
+        to_do = f": {in_program(remedy)}" if remedy else ""
+        click.echo(f"schema {version or 'none'}, this billhook needs {REVISION}{to_do}")
+        click.echo(f"inbox: {place}" + (f", schema {schema}" if schema else ""))
+    if remedy:
+        sys.exit(1)
 
 
 @db.command(short_help="Copy the inbox while it is used.")

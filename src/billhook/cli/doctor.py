@@ -200,7 +200,9 @@ def signature(
         raise UsageConfigError(f"--request {request_file} is over {_MAX_FILE_BYTES} bytes: give one request")
     request = parse_request(raw, str(request_file))
     # With --secret-file, a mistake in the options does not matter.
-    secrets = read_secrets_file(secret_file) if secret_file else load_settings().read_secrets()
+    secrets = (
+        read_secrets_file(secret_file, "--secret-file") if secret_file else load_settings().read_secrets()
+    )
     if not secrets:
         raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
     result = search(

@@ -101,7 +101,7 @@ def event_class(event_type: str) -> type[Event]:
     if model is None:
         hint = suggest(event_type, EVENT_TYPES) or "`billhook events` lists the known ones"
         raise ConfigError(
-            f"unknown event type {event_type!r}: {hint}; for a type of your own name its file too, "
+            f"unknown event type {event_type!r} ({hint}); for a type of your own name its file too, "
             "or BILLHOOK_HANDLERS"
         )
     return model

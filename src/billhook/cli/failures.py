@@ -219,7 +219,7 @@ def _change(
             raise click.BadParameter("that is beyond the year 9999", param_hint="--for") from None
         found = [_find(inbox, id_) for id_ in ids]  # all are checked before the first is changed
         for one in found:
-            with recording(inbox, what, f"issue {one.id}"):
+            with recording(inbox, what, f"issue {one.id}" + (f" to {to}" if to else "")):
                 change_issue(inbox, one.id, state, now, who=to or operator(), why=reason, until=until)
             end = "" if until is None else f" until {format_time(until)} UTC"
             click.echo(f"{one.id} is {state.value}{end}: {printable(_what(one))}")
@@ -253,7 +253,9 @@ def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, s
     if one.kind is IssueKind.FAILURE:
         facts.append(("attempts", f"{one.count:,} failed, {sum(hours):,} of them in {len(hours)} h"))
         if any(hours):
-            facts.append(("by hour", f"{_blocks(hours)}  in {len(hours)} h, until now"))
+            # A block for each number, as high as it is of the highest; a point for 0.
+            blocks = "".join("·▁▂▃▄▅▆▇█"[-(-8 * number // max(hours))] for number in hours)
+            facts.append(("by hour", f"{blocks}  in {len(hours)} h, until now"))
     if one.deliveries:
         newest = ", ".join(_example(one, delivery_id) for delivery_id in one.examples)
         facts.append(("deliveries", f"{one.deliveries:,}, the newest {newest}"))
@@ -262,11 +264,6 @@ def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, s
     if one.ignored_until is not None:
         facts.append(("until", f"{format_time(one.ignored_until)} UTC"))
     return facts
-
-
-def _blocks(numbers: Sequence[int]) -> str:
-    """Return a character for each number, as high as it is of the highest; a point for 0."""
-    return "".join("·▁▂▃▄▅▆▇█"[-(-8 * number // max(numbers))] for number in numbers)
 
 
 def _example(one: Issue, delivery_id: int) -> str:

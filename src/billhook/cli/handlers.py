@@ -121,7 +121,7 @@ def pause(name: str, reason: str | None) -> None:
     former = f"for: {printable(before.why)}" if before.why else "without a reason"
     click.echo(
         f"{printable(name)} was paused already, since {format_time(before.since)} UTC, {former}\n"
-        + (f"the reason is now: {printable(reason)}" if reason else "it has no reason any more")
+        + (f"the reason is now: {printable(reason)}" if reason else "nothing has changed")
     )
 
 

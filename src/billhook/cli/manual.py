@@ -7,7 +7,7 @@ import textwrap
 import click
 
 from billhook.cli.output import UsageConfigError, print_json, print_table, terminal_width
-from billhook.cli.params import as_json, flag
+from billhook.cli.params import as_json
 from billhook.program import in_program
 from billhook.runbook import read_runbook
 from billhook.settings import OPTIONS, Option
@@ -17,8 +17,7 @@ _TABLE_WIDTH = 120
 
 @click.command()
 @as_json
-@flag("--markdown", told="Print the table as Markdown, as in the README.")
-def options(as_json: bool, markdown: bool) -> None:
+def options(as_json: bool) -> None:
     """List every option with its default and its meaning.
 
     Set options as environment variables by these names, for `billhook` and for Flask apps. An app's own
@@ -29,13 +28,9 @@ def options(as_json: bool, markdown: bool) -> None:
       billhook options
       billhook options --json | jq '.[].name'
     """
-    if as_json and markdown:
-        raise click.UsageError("choose one of --json and --markdown")
     if as_json:
         same = ("default", "unit", "help", "secret")
         print_json([{"name": o.key} | {name: getattr(o, name) for name in same} for o in OPTIONS])
-    elif markdown:
-        click.echo(markdown_table(), nl=False)
     elif (terminal_width() or _TABLE_WIDTH) < _TABLE_WIDTH:
         click.echo("\n".join(_narrow(option) for option in OPTIONS))
     else:
@@ -48,16 +43,6 @@ def _narrow(option: Option) -> str:
     head = "  ".join(part for part in (option.key, option.default_text, option.unit) if part)
     width = (terminal_width() or _TABLE_WIDTH) - 4
     return f"{head}\n{textwrap.indent(textwrap.fill(option.help, width, break_on_hyphens=False), '    ')}"
-
-
-def markdown_table() -> str:
-    """Return the README's table, with a newline at its end."""
-    lines = ["| Option | Default | Unit | Meaning |", "|---|---|---|---|"]
-    for option in OPTIONS:
-        default = f"`{option.default_text}`" if option.default_text else ""
-        cells = (f"`{option.key}`", default, option.unit, option.help)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
 
 
 @click.command()

@@ -27,7 +27,7 @@ _ON_THEIR_WAY = timedelta(minutes=15)
 """Events as new as this are left out by default: their deliveries may be on their way."""
 _CLOCKS = timedelta(hours=1)
 """How far the service's clock may be ahead: a delivery may seem to be older than its object."""
-_TYPES = (
+TYPES = (
     "InvoiceApproved",
     "InvoicePaymentStatusChanged",
     "ContractCreated",
@@ -36,6 +36,7 @@ _TYPES = (
     "CreditPoolIncreased",
     "CreditPoolDepleted",
 )
+"""The event types that can be missing; AnonymousCustomer reports a customer as well as CustomerCreated."""
 
 
 @click.command()
@@ -46,8 +47,8 @@ _TYPES = (
     "moved, a time after its clock's.",
 )  # fmt: skip
 @click.option(
-    "--type", "event_types", type=click.Choice(_TYPES), multiple=True, metavar="TYPE",
-    help=f"Check only this event type. May be repeated. Default: all of these: {', '.join(_TYPES)}.",
+    "--type", "event_types", type=click.Choice(TYPES), multiple=True, metavar="TYPE",
+    help=f"Check only this event type. May be repeated. Default: all of these: {', '.join(TYPES)}.",
 )  # fmt: skip
 @flag(
     "--read-customers",
@@ -88,8 +89,8 @@ def reconcile(
         with progress("comparing", None) as steps:
             comparison = Reconciliation(
                 client, inbox, delivered, period,
-                event_types=event_types or _TYPES, read_customers=read_customers,
-                progress=lambda kind: steps(),
+                event_types=event_types or TYPES, read_customers=read_customers,
+                progress=steps,
             )  # fmt: skip
             missing = list(comparison.missing())
         stored = None

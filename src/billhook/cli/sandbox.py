@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from billhook.signing.schemes import SCHEMES
 if TYPE_CHECKING:
     from billhook.sandbox import Sandbox
 
-_TEMPORARY = ("temporary", "sqlite://")
+_TEMPORARY = "temporary"
 _ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM}
 _CALL_TIMEOUT_SECONDS = 90.0
 """Longer than the 60 seconds for which `POST /_sandbox/flush` may wait."""
@@ -35,7 +34,7 @@ _CALL_TIMEOUT_SECONDS = 90.0
 @click.option(
     "--database", metavar="URL", default="sqlite:///billhook-sandbox.db", show_default=True,
     envvar="BILLHOOK_SANDBOX_DATABASE", show_envvar=True,
-    help=f"sqlite:///FILE; `{_TEMPORARY[0]}`: a file that is deleted at exit.",
+    help=f"sqlite:///FILE; `{_TEMPORARY}`: a file that is deleted at exit.",
 )  # fmt: skip
 @string(
     "--client-id", "TEXT", "The client id: the value of the x-api-key header.",
@@ -83,8 +82,7 @@ def sandbox(
         # thread receives may find this thread asleep, and not wake it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="billhook-sandbox-"))
-        url = f"sqlite:///{folder}/sandbox.db" if database in _TEMPORARY else database
+        url = "sqlite://" if database == _TEMPORARY else database
         parsed_url(url)  # a mistake in the URL is reported before one in the secrets
         scheme, secrets = configured_scheme(settings), settings.read_secrets(secret_file)
         made_of = SandboxOptions(scheme=scheme, secrets=secrets, database_url=url, **options)

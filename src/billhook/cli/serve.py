@@ -41,13 +41,17 @@ from billhook.cli.params import (
     take_passed_sockets,
 )
 from billhook.cli.processes import Child, Process, Supervisor, spawn
+from billhook.clock import format_time
 from billhook.concurrency import start_thread
 from billhook.engines.worker import MAX_ABANDONED_THREADS
 from billhook.errors import BillhookError, ConfigError
 from billhook.extension import get_state
 from billhook.inbox.deliveries import is_busy
+from billhook.inbox.due import next_times
+from billhook.inbox.overview import read_state
 from billhook.inbox.workers import DRAIN
 from billhook.logs import fields, set_up_logging
+from billhook.printable import counted
 from billhook.state import BillhookState
 
 _logger = logging.getLogger("billhook.serve")
@@ -354,6 +358,8 @@ def _work(
     _worker_logger.info("worker started with %d threads", threads)
     # Only a process that is restarted may give up on its abandoned threads: unwatched, nothing replaces it.
     worker.run(grace_seconds=grace, max_abandoned_threads=MAX_ABANDONED_THREADS if watched else math.inf)
+    if drain:
+        _log_waiting(state)
     state.close()
     heartbeat.close()
     _worker_logger.info("worker stopped")
@@ -378,6 +384,19 @@ def _end_when_idle(state: BillhookState, end: Callable[[], None]) -> None:
                 break
         time.sleep(_POLL_SECONDS)
     end()
+
+
+def _log_waiting(state: BillhookState) -> None:
+    """Log how many runs are left for later, by a rate or as a retry, and when the first may start."""
+    with suppress(BillhookError):
+        with state.inbox.database.read() as connection:
+            next_at = next_times(connection, state.dispatcher.limits).due_at
+        backlogs = read_state(state.inbox, state.dispatcher.clock.now()).handler_backlogs
+        waiting = sum(one.unfinished - one.paused for one in backlogs)
+        if waiting and next_at is not None:
+            text = "left for later: %s, the first until %s UTC"
+            runs = counted(waiting, "run")
+            _worker_logger.info(text, runs, format_time(next_at), extra=fields(count=waiting))
 
 
 class GracefulShutdown:

@@ -1,12 +1,8 @@
-"""The body of a delivery for its page: each value with its meaning, and as text with a line for each value.
-
-A body is read as its event type: each field with its value and its meaning, and what no model lists.
-"""
+"""The body of a delivery for its page, read as its event type: each value, and what no model lists."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
@@ -19,10 +15,6 @@ from billhook.fields import strict_json
 _MOST_FIELDS = 300
 _VALUE_CHARACTERS = 2_000
 _PATH_CHARACTERS = 300
-_DEEPEST = 20
-"""The most levels of indentation: without a limit, a deep body would get a thousand times its size in
-spaces."""
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+')
 
 
 class BodyField(NamedTuple):
@@ -110,25 +102,3 @@ def _text(value: Any) -> str:
 
 def _cut(text: str, characters: int) -> str:
     return text if len(text) <= characters else text[:characters] + "…"
-
-
-def indented_json(text: str) -> str:
-    """Return JSON with a line for each value and every token as sent; text that is not JSON is unchanged."""
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    parts: list[str] = []
-    depth, before = 0, ""
-    for part in _TOKEN.findall(text):
-        if part in "]}":
-            depth -= 1
-            if before not in "[{":
-                parts.append("\n" + "  " * min(depth, _DEEPEST))
-        elif before and before in "[{,":
-            parts.append("\n" + "  " * min(depth, _DEEPEST))
-        parts.append(": " if part == ":" else part)
-        if part in "[{":
-            depth += 1
-        before = part
-    return "".join(parts)

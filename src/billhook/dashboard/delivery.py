@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Response, abort, current_app, request, url_for
 
 from billhook.clock import format_time
-from billhook.dashboard.body import indented_json, read_body
+from billhook.dashboard.body import read_body
 from billhook.dashboard.context import DashboardContext, describe, replay_batches, run_state, tone
 from billhook.dashboard.deliveries import parse_filter_form, parse_id
 from billhook.engines.resend import resend
@@ -17,6 +17,7 @@ from billhook.inbox.searches import neighbours, related_deliveries
 from billhook.inbox.shares import known_issues
 from billhook.inbox.stored_errors import parse_error
 from billhook.pages.charts import Lane, Mark, lane_chart
+from billhook.pages.text import indented_json
 from billhook.printable import printable
 from billhook.receiver.masking import masked_headers, signature_headers
 

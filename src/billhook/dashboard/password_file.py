@@ -38,8 +38,8 @@ WRONG_TRIES_SECONDS = 1.0
 """After WRONG_TRIES wrong passwords of a client in this time, a user with a shorter password is refused to it
 until it is over; after MAX_WRONG_TRIES to all clients, since an attacker may have many addresses.
 
-Each user is counted alone, for behind a proxy all clients are one. Names of no user count among themselves:
-a stranger who knows no name keeps no operator out.
+Each user is counted alone, for behind a proxy all clients are one: with several, each has an equal part of
+MAX_WRONG_TRIES. Names of no user count among themselves: a stranger who knows no name keeps no operator out.
 """
 _READ_ONLY = "read-only "
 
@@ -104,6 +104,8 @@ class _SignIn:
         self._users = users
         self._monotonic = monotonic
         self._log = LimitedLog(logger, monotonic=monotonic)
+        guessable = sum(user.may_be_guessed for user in users)
+        self._most_wrong = max(1, MAX_WRONG_TRIES // max(1, guessable))
         self._wrong = {_digest(user.name): deque[tuple[float, str]](maxlen=MAX_WRONG_TRIES) for user in users}
         """When wrong passwords of each user came, and from which client."""
         self._of_no_user: deque[tuple[float, str]] = deque(maxlen=MAX_WRONG_TRIES)
@@ -119,7 +121,7 @@ class _SignIn:
             now, client = self._monotonic(), _client(request.remote_addr or "")
             wrong = self._wrong.get(_digest(sent.username or ""), self._of_no_user)
             recent = [each for at, each in tuple(wrong) if now - at < WRONG_TRIES_SECONDS]
-            if recent.count(client) < WRONG_TRIES and len(recent) < MAX_WRONG_TRIES:
+            if recent.count(client) < WRONG_TRIES and len(recent) < self._most_wrong:
                 if found is not None:
                     return found
                 wrong.append((now, client))

@@ -46,7 +46,6 @@ from billhook.doctor.inbox import (
 from billhook.doctor.probe import send_probe
 from billhook.errors import BillhookError
 from billhook.inbox.conditions import CONDITIONS
-from billhook.inbox.diagnosis import inbox_facts
 from billhook.printable import counted
 from billhook.receiver.blueprint import webhook_routes
 
@@ -71,7 +70,7 @@ def sources_text(setup: Setup) -> str:
 
 def size_text(setup: Setup) -> str:
     """Return the revision of the schema, the size of the inbox, and what its database is."""
-    return f"schema {setup.overview.revision}, {inbox_facts(setup.inbox).size_text}"
+    return f"schema {setup.overview.revision}, {setup.inbox.database.facts().size_text}"
 
 
 def retention_text(setup: Setup) -> str:

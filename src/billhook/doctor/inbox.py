@@ -13,7 +13,6 @@ from billhook.clock import format_time
 from billhook.doctor.finding import Finding, Level
 from billhook.inbox.condition_checks import Facts, find_no_worker
 from billhook.inbox.conditions import CONDITIONS, LIMITS, HeldCondition, Severity
-from billhook.inbox.diagnosis import inbox_facts
 from billhook.printable import printable
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def about_database(setup: Setup) -> Iterator[Finding]:
         web, alive = max(web, alive), 0
     elif setup.settings.engine != "inline":
         alive = max(1, alive)
-    for problem in inbox_facts(setup.inbox).problems(web, alive):
+    for problem in setup.inbox.database.facts().problems(web, alive):
         yield Finding(*problem)
 
 
@@ -90,7 +89,7 @@ _OTHER_CHECKS = ("no-worker", "notify-file", "paused", "row-security")
 _COUNTED = ("dead", "quarantined", "waiting", "failing", "unknown-type")
 """The conditions of deliveries and handlers, not of the set-up: `billhook status` has more to say of them."""
 _REFUSALS = ("clock-refusals", "refused-all", "refused-since")
-"""Notes, for a stranger could cause them; this command warns of them, as it is asked what is wrong."""
+"""The conditions of refused requests, which are a check of their own."""
 
 
 def condition_codes() -> set[str]:
@@ -103,7 +102,7 @@ def about_conditions(setup: Setup) -> Iterator[Finding]:
     """Return what the conditions say of the set-up and its processes."""
     for held in setup.judgement.holding:
         if held.condition.name not in (*_OTHER_CHECKS, *_COUNTED, *_REFUSALS):
-            yield _finding(setup, held, _LEVELS[held.condition.severity])
+            yield _finding(setup, held)
     for name, why in setup.judgement.unjudged.items():
         yield Finding("warning", "not-judged", f"the condition {name} could not be judged", why)
     counted = [one.text for one in setup.judgement.problems if one.condition.name in _COUNTED]
@@ -119,16 +118,17 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
     """Return what the conditions say of refused requests: a clock that is off, a secret that does not fit."""
     for held in setup.judgement.holding:
         if held.condition.name in _REFUSALS:
-            yield _finding(setup, held, "warning")
+            yield _finding(setup, held)
 
 
-def _finding(setup: Setup, held: HeldCondition, level: Level) -> Finding:
+def _finding(setup: Setup, held: HeldCondition) -> Finding:
     condition, subject, text = held
     words = _WORDS.get(condition.name)
     if words is None:
         words = _Words(condition.holds, f"`billhook {condition.first_command(subject)}`")
     secrets = "BILLHOOK_SECRETS_FILE" if setup.settings.secrets_file else "BILLHOOK_SECRETS"
     remedy = words.remedy.replace("{secrets}", secrets)
+    level = _LEVELS[condition.severity]
     return Finding(level, words.code or condition.name, text, words.why, remedy)
 
 

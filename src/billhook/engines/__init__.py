@@ -1,8 +1,7 @@
 """Engines: where handlers run (inline, thread, worker, Celery), and the dispatcher that they share."""
 
-from billhook.engines.dispatcher import Dispatcher
-from billhook.engines.inline import Engine, InlineEngine
-from billhook.engines.thread import ThreadEngine
-from billhook.engines.worker import Worker
-
-__all__ = ["Dispatcher", "Engine", "InlineEngine", "ThreadEngine", "Worker"]
+from billhook.engines.dispatcher import Dispatcher as Dispatcher
+from billhook.engines.inline import Engine as Engine
+from billhook.engines.inline import InlineEngine as InlineEngine
+from billhook.engines.thread import ThreadEngine as ThreadEngine
+from billhook.engines.worker import Worker as Worker

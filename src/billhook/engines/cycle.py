@@ -36,6 +36,11 @@ from billhook.program import in_program
 logger = logging.getLogger("billhook.engines")
 
 PLAN_LIMIT = 200
+FIRST_ROWS = 50
+"""New deliveries that the first poll reads at most: how large they are is not known yet."""
+PLAN_BYTES = 16 * 1024 * 1024
+"""Bodies that a poll reads, by the size of those that the last one read. Parsed, a body takes several times
+its size, and a process that is killed for its memory would read as much again after its start."""
 UNSTORABLE_SECONDS = 1.0
 SKIPS_SECONDS = 60.0
 WINDOW_FACTOR = 128
@@ -185,6 +190,8 @@ class Cycle:
         self._inbox = inbox
         self._dispatcher = dispatcher
         self._turns = RoundRobin(dispatcher.queue_of)
+        self._rows_in_plan_bytes = FIRST_ROWS
+        """How many deliveries as large as those of the last poll fit into PLAN_BYTES."""
         self._lease_time = timedelta(seconds=lease_seconds)
         self._owner = unique_process_name()
         self._leases = LeaseTable(threads, lease_seconds, inbox.held)
@@ -202,6 +209,12 @@ class Cycle:
         """End the threads of its handlers; what it holds is due when the leases end."""
         self._handlers.close()
         self._leases.abandon()
+
+    def _note_size(self, new_deliveries: Collection[StoredDelivery]) -> None:
+        """Bound what the next poll reads, by the size of the deliveries that this one has read."""
+        if new_deliveries:
+            size = sum(len(one.body) for one in new_deliveries)
+            self._rows_in_plan_bytes = max(1, len(new_deliveries) * PLAN_BYTES // max(1, size))
 
     def _collect(self) -> bool:
         """Collect finished attempts and expired leases; return whether the leases have to be renewed."""

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from billhook import signals
 from billhook.clock import Clock
-from billhook.engines.reporting import AttemptResult, PlannedDelivery, Reporter, delivery_fields
-from billhook.errors import DuplicateHandlerName, PayloadError
+from billhook.engines.reporting import AttemptResult, PlannedDelivery, delivery_fields, report
+from billhook.errors import Discard, DuplicateHandlerName, PayloadError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.events.base import decode_body, event_of
 from billhook.events.type_field import read_type
@@ -31,7 +31,7 @@ from billhook.handlers import (
     RetrySchedule,
     StoredHeaders,
     call,
-    decide,
+    retry_after,
 )
 from billhook.handlers.registered import missing_remedy
 from billhook.inbox import (
@@ -55,7 +55,7 @@ __all__ = ["AttemptResult", "Dispatcher", "PlannedDelivery", "backfill", "run_op
 
 logger = logging.getLogger("billhook.engines")
 
-MISSING_IS_ISSUE = 3
+MISSING_ISSUE_ATTEMPT = 3
 """From this attempt on a missing handler is an issue: 70 s after the first, by the default schedule."""
 UNHANDLED_TYPES_LIMIT = 1_000
 """Event types without a handler that a process remembers having logged: senders may invent new ones."""
@@ -84,7 +84,7 @@ class Dispatcher:
         self._context = context
         self._client = client
         self._unhandled_types: set[str] = set()
-        self.report = Reporter(sender).send
+        self.report = partial(report, sender)
         """Log and signal what a transaction did, once it is committed."""
 
     @cached_property
@@ -223,7 +223,7 @@ class Dispatcher:
             # A failure and not the end: a process with newer code, or the next deployment, may have it. So it
             # is no issue at first, or each deployment would open one where old workers run beside new ones.
             failure = HandlerFailure.from_exception(self._missing(claim))
-            if claim.attempt - claim.uncounted < MISSING_IS_ISSUE:
+            if claim.attempt - claim.uncounted < MISSING_ISSUE_ATTEMPT:
                 failure = replace(failure, group=None)
         else:
             try:
@@ -289,16 +289,15 @@ class Dispatcher:
         state, due_at = RunState.SUCCEEDED, None
         if failure is not None:
             # One that does not count was ended by us, by a stop or a neighbour's crash: it costs no retry.
-            decision = decide(
-                failure.exception,
-                claim.attempt - claim.uncounted,
-                self._schedule_of(handler),
-                jitter=self._jitter,
-            )
-            final = RunState.DEAD if decision.dead else RunState.DUE
-            state = RunState.DISCARDED if decision.discarded else final
-            if decision.retry_after_seconds is not None:
-                due_at = now + timedelta(seconds=decision.retry_after_seconds)
+            number, schedule = claim.attempt - claim.uncounted, self._schedule_of(handler)
+            wait_seconds = retry_after(failure.exception, number, schedule, jitter=self._jitter)
+            # Of the last attempt too: a Discard is a decision, and no failure.
+            if isinstance(failure.exception, Discard):
+                state = RunState.DISCARDED
+            elif wait_seconds is None:
+                state = RunState.DEAD
+            else:
+                state, due_at = RunState.DUE, now + timedelta(seconds=wait_seconds)
         result = RunResult(
             run_id=claim.run_id,
             token=claim.token,

@@ -34,18 +34,16 @@ class ClaimedRun:
     event: Event | UnknownEvent | None
 
 
+@dataclass(slots=True, eq=False)
 class _HandlerThread:
     """One thread of the pool and what it is doing; fields change under the pool's lock."""
 
-    __slots__ = ("abandoned", "handler", "run", "thread", "timeout_at", "timeout_seconds")
-
-    def __init__(self) -> None:
-        self.thread: threading.Thread | None = None
-        self.run: ClaimedRun | None = None
-        self.handler: Handler | None = None
-        self.timeout_at: float | None = None
-        self.timeout_seconds = 0.0
-        self.abandoned = False
+    thread: threading.Thread | None = None
+    run: ClaimedRun | None = None
+    handler: Handler | None = None
+    timeout_at: float | None = None
+    timeout_seconds: float = 0.0
+    abandoned: bool = False
 
 
 class HandlerPool:

@@ -16,6 +16,7 @@ from billhook.engines.watch import Watch
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox, WorkerRecord
 from billhook.inbox.retention import Cutoffs
+from billhook.inbox.worker_list import list_workers
 from billhook.logs import LimitedLog, fields
 from billhook.printable import first_line, printable
 
@@ -82,8 +83,10 @@ class WorkerRegistration:
 
     def _log_predecessor(self, now: datetime) -> None:
         """Log that the last worker of this machine has died: it did not stop in order."""
-        for one in self.inbox.workers_of(socket.gethostname(), now - PREDECESSOR_WITHIN, now):
-            if one.owner != self.owner and not _is_running(one.pid):
+        for one in list_workers(self.inbox, now):
+            is_here = one.host == socket.gethostname() and one.seen_at >= now - PREDECESSOR_WITHIN
+            is_other = one.owner != self.owner and one.stopped_at is None
+            if is_here and is_other and not _is_running(one.pid):
                 text = "worker %s is gone: started %s, last seen %s, it did not stop in order"
                 times = (format_ago(at, now) for at in (one.started_at, one.seen_at))
                 logger.warning(text, one.owner, *times, extra=fields(cause="worker-gone"))

@@ -17,14 +17,13 @@ from billhook.errors import BillhookError
 from billhook.events import Event, UnknownEvent
 from billhook.handlers import Delivery, HandlerFailure
 from billhook.inbox import (
-    DuplicateRun,
     Inbox,
     PausedHandler,
     RunPlan,
     RunResult,
     RunState,
     StoredDelivery,
-    SupersededRun,
+    UncalledRun,
 )
 from billhook.logs import EscapedTracebacks, Fields, fields
 from billhook.printable import first_line
@@ -51,89 +50,86 @@ class AttemptResult(NamedTuple):
     failure: HandlerFailure | None
 
 
-class Reporter:
-    """The log records and lifecycle signals of one app's runs."""
+def report(
+    sender: object,
+    *,
+    attempts: Sequence[AttemptResult] = (),
+    settled: Collection[tuple[int, int]] = (),
+    planned: Sequence[PlannedDelivery] = (),
+    planned_here: Collection[int] = (),
+    duplicates: Sequence[UncalledRun] = (),
+    superseded: Sequence[UncalledRun] = (),
+    paused: Sequence[PausedHandler] = (),
+) -> None:
+    """Log and signal what a transaction did to the runs of one app, once it is committed.
 
-    def __init__(self, sender: object) -> None:
-        """`sender` is the app, which each signal names as its sender."""
-        self._sender = sender
-
-    def send(
-        self,
-        *,
-        attempts: Sequence[AttemptResult] = (),
-        settled: Collection[tuple[int, int]] = (),
-        planned: Sequence[PlannedDelivery] = (),
-        planned_here: Collection[int] = (),
-        duplicates: Sequence[DuplicateRun] = (),
-        superseded: Sequence[SupersededRun] = (),
-        paused: Sequence[PausedHandler] = (),
-    ) -> None:
-        """Log and signal what a transaction did, once it is committed.
-
-        `settled` are the (run id, fencing token) pairs whose lease still held, `planned_here` the ids of the
-        deliveries that this engine was the one to plan.
-        """
-        for attempt in attempts:
-            # A lost lease means that another worker has the run, or that an operator discarded it.
-            if attempt.run_result.lease in settled:
-                self._report_attempt(attempt)
-            else:
-                text, run_id = "run %d of handler %s lost its lease; not settled", attempt.run_result.run_id
-                extra = delivery_fields(attempt.delivery, handler=attempt.handler)
-                logger.warning(text, run_id, attempt.handler, extra=extra)
-        stored = {each.stored.delivery_id: each.stored for each in planned} if duplicates else {}
-        for plan, delivery, _ in planned:
-            if plan.error is not None and delivery.delivery_id in planned_here:
-                self._report_quarantined(delivery, plan.error)
-        for duplicate in duplicates:
-            self._report_duplicate(duplicate, stored[duplicate.delivery_id])
-        for one in superseded:
-            text = "delivery %d is superseded by delivery %d: handler %s not called"
-            extra = fields(delivery_id=one.delivery_id, handler=one.handler, cause="superseded")
-            logger.info(text, one.delivery_id, one.newest, one.handler, extra=extra)
-        for stopped in paused:
-            text = "handler %s paused: %s; its deliveries wait for %s"
-            hint = in_program(f"`billhook handlers resume {stopped.name}`")
-            why = first_line(stopped.why or "")
-            logger.error(text, stopped.name, why, hint, extra=fields(handler=stopped.name, cause="failures"))
-            signals.emit(signals.handler_paused, self._sender, handler=stopped.name, why=stopped.why)
-
-    def _report_attempt(self, attempt: AttemptResult) -> None:
-        result, failure = attempt.run_result, attempt.failure
-        facts: dict[str, Any] = {"delivery": attempt.delivery, "handler": attempt.handler}
-        if failure is None or result.state is RunState.DISCARDED:
-            signals.emit(signals.handler_succeeded, self._sender, **facts)
-            return
-        facts["error"] = error = failure.exception
-        about, why = (attempt.handler, result.delivery_id), first_line(failure.error)
-        seconds = result.duration_seconds
-        extra = delivery_fields(attempt.delivery, handler=attempt.handler, cause=error, duration=seconds)
-        if result.state is RunState.DUE:
-            text = "handler %s failed on delivery %d (attempt %d), retrying %s: %s"
-            moment = _moment(result.due_at, result.at)
-            logger.warning(text, *about, result.attempt, moment, why, extra=extra)
-            signals.emit(signals.handler_retrying, self._sender, due_at=result.due_at, **facts)
+    `sender` is the app, which each signal names as its sender. `settled` are the (run id, fencing token)
+    pairs whose lease still held, `planned_here` the ids of the deliveries that this engine was the one to
+    plan.
+    """
+    for attempt in attempts:
+        # A lost lease means that another worker has the run, or that an operator discarded it.
+        if attempt.run_result.lease in settled:
+            _report_attempt(sender, attempt)
         else:
-            text = "run of handler %s on delivery %d is dead after attempt %d: %s"
-            # Only here, not at each attempt before: an error tracker opens an issue for each traceback.
-            logger.error(text, *about, result.attempt, why, exc_info=failure.exc_info, extra=extra)
-            signals.emit(signals.handler_dead, self._sender, **facts)
+            text, run_id = "run %d of handler %s lost its lease; not settled", attempt.run_result.run_id
+            extra = delivery_fields(attempt.delivery, handler=attempt.handler)
+            logger.warning(text, run_id, attempt.handler, extra=extra)
+    stored = {each.stored.delivery_id: each.stored for each in planned} if duplicates else {}
+    for plan, delivery, _ in planned:
+        if plan.error is not None and delivery.delivery_id in planned_here:
+            _report_quarantined(sender, delivery, plan.error)
+    for duplicate in duplicates:
+        _report_duplicate(sender, duplicate, stored[duplicate.delivery_id])
+    for one in superseded:
+        text = "delivery %d is superseded by delivery %d: handler %s not called"
+        extra = fields(delivery_id=one.delivery_id, handler=one.handler, cause="superseded")
+        logger.info(text, one.delivery_id, one.other, one.handler, extra=extra)
+    for stopped in paused:
+        text = "handler %s paused: %s; its deliveries wait for %s"
+        hint = in_program(f"`billhook handlers resume {stopped.name}`")
+        why = first_line(stopped.why or "")
+        logger.error(text, stopped.name, why, hint, extra=fields(handler=stopped.name, cause="failures"))
+        signals.emit(signals.handler_paused, sender, handler=stopped.name, why=stopped.why)
 
-    def _report_quarantined(self, stored: StoredDelivery, error: str) -> None:
-        text, why = "delivery %d (%s) is quarantined: %s", first_line(json.loads(error)["error"])
-        extra = delivery_fields(stored, cause="quarantined")
-        logger.error(text, stored.delivery_id, stored.event_type or "no type", why, extra=extra)
-        facts = {"delivery_id": stored.delivery_id, "event_type": stored.event_type, "error": error}
-        signals.emit(signals.delivery_quarantined, self._sender, **facts)
 
-    def _report_duplicate(self, duplicate: DuplicateRun, stored: StoredDelivery) -> None:
-        delivery_id, handler, twin_of = duplicate.delivery_id, duplicate.handler, duplicate.twin_of
-        text = "delivery %d is a content duplicate of delivery %d: handler %s not called"
-        extra = delivery_fields(stored, handler=handler, cause="twin")
-        logger.info(text, delivery_id, twin_of, handler, extra=extra)
-        facts = {"event_type": stored.event_type, "handler": handler, "twin_of": twin_of}
-        signals.emit(signals.delivery_twin, self._sender, delivery_id=delivery_id, **facts)
+def _report_attempt(sender: object, attempt: AttemptResult) -> None:
+    result, failure = attempt.run_result, attempt.failure
+    facts: dict[str, Any] = {"delivery": attempt.delivery, "handler": attempt.handler}
+    if failure is None or result.state is RunState.DISCARDED:
+        signals.emit(signals.handler_succeeded, sender, **facts)
+        return
+    facts["error"] = error = failure.exception
+    about, why = (attempt.handler, result.delivery_id), first_line(failure.error)
+    seconds = result.duration_seconds
+    extra = delivery_fields(attempt.delivery, handler=attempt.handler, cause=error, duration=seconds)
+    if result.state is RunState.DUE:
+        text = "handler %s failed on delivery %d (attempt %d), retrying %s: %s"
+        moment = _moment(result.due_at, result.at)
+        logger.warning(text, *about, result.attempt, moment, why, extra=extra)
+        signals.emit(signals.handler_retrying, sender, due_at=result.due_at, **facts)
+    else:
+        text = "run of handler %s on delivery %d is dead after attempt %d: %s"
+        # Only here, not at each attempt before: an error tracker opens an issue for each traceback.
+        logger.error(text, *about, result.attempt, why, exc_info=failure.exc_info, extra=extra)
+        signals.emit(signals.handler_dead, sender, **facts)
+
+
+def _report_quarantined(sender: object, stored: StoredDelivery, error: str) -> None:
+    text, why = "delivery %d (%s) is quarantined: %s", first_line(json.loads(error)["error"])
+    extra = delivery_fields(stored, cause="quarantined")
+    logger.error(text, stored.delivery_id, stored.event_type or "no type", why, extra=extra)
+    facts = {"delivery_id": stored.delivery_id, "event_type": stored.event_type, "error": error}
+    signals.emit(signals.delivery_quarantined, sender, **facts)
+
+
+def _report_duplicate(sender: object, duplicate: UncalledRun, stored: StoredDelivery) -> None:
+    delivery_id, handler, twin_of = duplicate
+    text = "delivery %d is a content duplicate of delivery %d: handler %s not called"
+    extra = delivery_fields(stored, handler=handler, cause="twin")
+    logger.info(text, delivery_id, twin_of, handler, extra=extra)
+    facts = {"event_type": stored.event_type, "handler": handler, "twin_of": twin_of}
+    signals.emit(signals.delivery_twin, sender, delivery_id=delivery_id, **facts)
 
 
 def delivery_fields(delivery: Delivery | StoredDelivery, **more: Unpack[Fields]) -> dict[str, object]:

@@ -53,6 +53,8 @@ class SerialWorker(Cycle):
         self._settle_seconds = settle_seconds
         self._only: int | None = None
         self._is_only_run = False
+        self._is_full = False
+        """Whether more deliveries may wait than the last poll that read them has read."""
         self._error: BillhookError | None = None
         self._give_up_at = math.inf
         self.attempts = 0
@@ -109,22 +111,25 @@ class SerialWorker(Cycle):
         if self._leases.runs:
             # Of a new delivery with one run nothing more is due, unless it is to be tried again at once.
             due_again = any((end.run_result.due_at or poll.leased_until) <= now for end in self._unsettled)
-            poll.reads_next = due_again or not self._is_only_run
+            poll.full, poll.reads_next = self._is_full, due_again or not self._is_only_run
             poll.capacity = int(poll.reads_next and len(self._leases.runs) == len(self._unsettled))
             return poll
         poll.capacity = 1
         limits = self._dispatcher.limits
-        poll.new_deliveries, times = self._inbox.poll(PLAN_LIMIT, limits, only, self._turns)
-        poll.full = len(poll.new_deliveries) == PLAN_LIMIT
+        limit = min(PLAN_LIMIT, self._rows_in_plan_bytes)
+        poll.new_deliveries, times = self._inbox.poll(limit, limits, only, self._turns)
+        poll.full = len(poll.new_deliveries) == limit
         poll.next_times = times
         self._is_only_run = only is not None and bool(poll.new_deliveries)
         if only is not None and any(map(self._dispatcher.has_options, poll.new_deliveries)):
             # Order keys go by the order of receipt, and messages come in any order.
-            received = self._inbox.received(PLAN_LIMIT, self._turns)
+            received = self._inbox.received(limit, self._turns)
             poll.new_deliveries = [stored for stored in received if stored.delivery_id <= only]
             # Until it is planned itself: those before it in its order are planned then too.
             ids = {stored.delivery_id for stored in poll.new_deliveries}
             poll.full = bool(ids) and only not in ids
+        self._is_full = poll.full
+        self._note_size(poll.new_deliveries)
         self._note_suspect(times, now)
         moments = times.due_at, times.suspect_at
         due = any(at is not None and at <= now for at in moments)

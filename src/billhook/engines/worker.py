@@ -130,11 +130,6 @@ GATHER_SECONDS = 0.005
 """Under load, the pause after a transaction, in which results and new deliveries for the next one gather."""
 BEHIND_FACTOR = 4
 """By this a poll reads fewer new deliveries while more runs are due than it has capacity for."""
-FIRST_ROWS = 50
-"""New deliveries that the first poll reads at most: how large they are is not known yet."""
-PLAN_BYTES = 16 * 1024 * 1024
-"""Bodies that a poll reads, by the size of those that the last one read. Parsed, a body takes several times
-its size, and a process that is killed for its memory would read as much again after its start."""
 LOAD_RUNS = 8
 """A transaction with this many runs or more counts as load; below it nothing waits."""
 SLOW_SECONDS = 0.1
@@ -175,8 +170,6 @@ class Worker(Cycle):
         """Whether the inbox has the schema of a newer release, so that no result can be stored any more."""
         self._plan_limit = inbox.database.plan_rows
         """How many deliveries a poll reads: fewer after each failure, as memory may lack."""
-        self._fitting = FIRST_ROWS
-        """How many deliveries as large as those of the last poll fit into PLAN_BYTES."""
         self._behind = False
         """Whether the last poll claimed all that it had capacity for, so that more runs may be due."""
         self._polled_at, self._next_poll_at = time.monotonic(), 0.0
@@ -331,12 +324,10 @@ class Worker(Cycle):
         # Nothing is read that could not be planned and claimed now: other workers may have capacity for it.
         # A run is claimed as it is made, in one write, only if no other is due: fewer are made until then.
         limit = max(1, self._plan_limit // BEHIND_FACTOR) if self._behind else self._plan_limit
-        limit = min(limit, self._fitting)
+        limit = min(limit, self._rows_in_plan_bytes)
         reading = limit if capacity and not ordinary_blocked else 0
         new_deliveries, next_times = self._inbox.poll(reading, self._dispatcher.limits, turns=self._turns)
-        if new_deliveries:
-            size = sum(len(one.body) for one in new_deliveries)
-            self._fitting = max(1, len(new_deliveries) * PLAN_BYTES // max(1, size))
+        self._note_size(new_deliveries)
         now = self._dispatcher.clock.now()
         # By now the leases of this process may be overdue: the read took long, or the clock was set forward.
         overdue = next_times.lease_ends_at is not None and next_times.lease_ends_at <= now

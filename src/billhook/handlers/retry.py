@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from billhook.clock import format_duration
-from billhook.errors import ConfigError, Discard, Retry
+from billhook.errors import ConfigError, Retry
 
 LONGEST_SECONDS = 31 * 86_400
 
@@ -48,34 +48,19 @@ class RetrySchedule:
         return len(self.delays_seconds) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class RetryDecision:
-    """The decision after a failed attempt: a retry after some seconds, or the end as discarded or dead."""
-
-    retry_after_seconds: float | None = None
-    discarded: bool = False
-
-    @property
-    def dead(self) -> bool:
-        return self.retry_after_seconds is None and not self.discarded
-
-
-def decide(
+def retry_after(
     error: BaseException, attempt: int, schedule: RetrySchedule, *, jitter: float = 0.0
-) -> RetryDecision:
-    """Decide what follows attempt number `attempt` (counted from 1), which raised `error`.
+) -> float | None:
+    """Return the seconds after which attempt number `attempt` (from 1), which raised `error`, is repeated.
 
-    A wait of the schedule is longer by a random part of up to `jitter`, so that runs that failed together,
-    because one server was down, are not all retried together. It is never shorter.
+    None for the last one. A wait of the schedule is longer by a random part of up to `jitter`, so that runs
+    that failed together, because one server was down, are not all retried together. It is never shorter.
     """
-    # Check this before the number of attempts: a Discard at the last attempt is a decision, not a failure.
-    if isinstance(error, Discard):
-        return RetryDecision(discarded=True)
     if attempt >= schedule.attempts:
-        return RetryDecision()
+        return None
     # A subclass of Retry may set after_seconds to any value, or not at all.
     after_seconds = getattr(error, "after_seconds", None) if isinstance(error, Retry) else None
     if isinstance(after_seconds, int | float) and 0 <= after_seconds <= LONGEST_SECONDS:
-        return RetryDecision(retry_after_seconds=after_seconds)
+        return after_seconds
     later = 1 + jitter * random.random()  # noqa: S311 - no secret
-    return RetryDecision(retry_after_seconds=schedule.delays_seconds[attempt - 1] * later)
+    return schedule.delays_seconds[attempt - 1] * later

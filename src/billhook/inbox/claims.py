@@ -115,7 +115,8 @@ def _due_of_handlers(dialect: InboxDialect, *, of_one: bool, suspects: bool) -> 
     def first(table: FromClause, name: ColumnElement[str], columns: Sequence[Any]) -> Select[Any]:
         is_due = table.c.state == literal_column(f"'{RunState.DUE.value}'", Text)
         conditions = _due(table, is_due, table.c.handler == name, of_one=of_one)
-        conditions += dialect.index_words(of_alias(CLAIMABLE, table))
+        if dialect.by_index:
+            conditions.append(of_alias(CLAIMABLE, table))
         if not suspects:
             conditions.append(table.c.runs_alone == 0)
         found = select(*columns).where(*conditions).order_by(table.c.due_at, table.c.id)

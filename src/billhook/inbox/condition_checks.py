@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -64,7 +64,7 @@ class Facts:
         """The issues that are open."""
         return list_open(self.inbox)
 
-    def of_kind(self, kind: IssueKind) -> Iterator[tuple[str, str]]:
+    def of_kind(self, kind: IssueKind | None) -> Iterator[tuple[str, str]]:
         """Yield the occurrences of a kind, each with its subject."""
         yield from ((each.subject, each.title) for each in self.occurrences if each.kind is kind)
 
@@ -204,10 +204,6 @@ def find_open_issues(facts: Facts) -> Found:
         yield "", printable(f"{opened[0].subject} fails: {error}")
     elif opened:
         yield "", f"{len(opened):,} issues are open"
-
-
-def found_of_kind(kind: IssueKind) -> Callable[[Facts], Found]:
-    return lambda facts: facts.of_kind(kind)
 
 
 def find_too_old(facts: Facts) -> Found:

@@ -42,7 +42,8 @@ class Condition:
     holds: str
     command: str
     runbook: str
-    find: Callable[[Facts], Found] = field(compare=False, repr=False)
+    find: Callable[[Facts], Found] | None = field(compare=False, repr=False)
+    """Finds it; None where it is an issue of its kind that happens."""
     kind: IssueKind | None = None
     alert: str = ""
 
@@ -128,7 +129,8 @@ def judge(facts: Facts) -> Judgement:
         unjudged["inbox"] = printable(str(error))
     for condition in CONDITIONS:
         try:
-            holding += [HeldCondition(condition, *found) for found in condition.find(facts)]
+            found = condition.find(facts) if condition.find else facts.of_kind(condition.kind)
+            holding += [HeldCondition(condition, *each) for each in found]
         except (BillhookError, OSError) as error:
             unjudged[condition.name] = printable(str(error))
     return Judgement(holding, unjudged, last_at, facts.now)
@@ -157,7 +159,7 @@ CONDITIONS = (
     ),
     Condition(
         "crash-loop", _CRITICAL, "three workers died one after another in 5 minutes",
-        "workers", "workers-die", checks.found_of_kind(IssueKind.CRASH_LOOP), IssueKind.CRASH_LOOP,
+        "workers", "workers-die", None, IssueKind.CRASH_LOOP,
         "BillhookWorkersRestart",
     ),
     Condition(
@@ -167,7 +169,7 @@ CONDITIONS = (
     ),
     Condition(
         "lost-worker", _WARNING, "a worker died in the last 15 minutes, and was not seen for 110 s",
-        "workers", "workers-die", checks.found_of_kind(IssueKind.LOST_WORKER), IssueKind.LOST_WORKER,
+        "workers", "workers-die", None, IssueKind.LOST_WORKER,
     ),
     Condition(
         "thread-crashed", _WARNING, "an error ended a thread of billhook's own in 24 hours",
@@ -194,22 +196,22 @@ CONDITIONS = (
     Condition(
         "backlog", _WARNING,
         "under 80 % of the deliveries of 10 minutes were handled, and they wait as long; until 5 minutes",
-        "workers", "deliveries-wait", checks.found_of_kind(IssueKind.BACKLOG), IssueKind.BACKLOG,
+        "workers", "deliveries-wait", None, IssueKind.BACKLOG,
         "BillhookBacklogGrows",
     ),
     Condition(
         "slow", _WARNING, "half of a handler's calls of 10 minutes take three times what 95 % took in 3 days",
-        "handlers", "deliveries-wait", checks.found_of_kind(IssueKind.SLOW), IssueKind.SLOW,
+        "handlers", "deliveries-wait", None, IssueKind.SLOW,
         "BillhookHandlerSlow",
     ),
     Condition(
         "silence", _WARNING, "a type has not come for twice its longest gap in 30 days, of five or more",
-        "reconcile", "the-service-is-silent", checks.found_of_kind(IssueKind.SILENCE), IssueKind.SILENCE,
+        "reconcile", "the-service-is-silent", None, IssueKind.SILENCE,
         "BillhookTypeSilent",
     ),
     Condition(
         "refused", _WARNING, "over 50 signed deliveries were refused, and none was accepted for 15 minutes",
-        "doctor", "signed-deliveries-are-refused", checks.found_of_kind(IssueKind.REFUSED), IssueKind.REFUSED,
+        "doctor", "signed-deliveries-are-refused", None, IssueKind.REFUSED,
         "BillhookDeliveriesRefused",
     ),
     Condition(
@@ -231,7 +233,7 @@ CONDITIONS = (
     ),
     Condition(
         "unknown-type", _NOTE, "deliveries came in 24 hours of a type that has no class",
-        "events", "deliveries-wait", checks.find_unknown_types,
+        "events", "deliveries-are-quarantined", checks.find_unknown_types,
     ),
     Condition(
         "clock-refusals", _NOTE, "genuine deliveries were refused in 24 hours for their signed time",
@@ -273,16 +275,3 @@ _OF_KIND = {one.kind: one for one in CONDITIONS if one.kind is not None}
 def condition_of(kind: IssueKind) -> Condition:
     """Return the condition that issues of a kind are about."""
     return _OF_KIND[kind]
-
-
-def conditions_table() -> str:
-    """Return the list as a table of Markdown, for the documentation."""
-    lines = ["| condition | severity | holds when | message | first command | runbook | alert |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    for one in CONDITIONS:
-        notified = "yes" if one.is_notified else "no"
-        command = f"`billhook {one.first_command('HANDLER')}`"
-        alert = f"`{one.alert}`" if one.alert else ""
-        cells = (f"`{one.name}`", one.severity, one.holds, notified, command, f"`{one.runbook}`", alert)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)

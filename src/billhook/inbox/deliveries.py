@@ -189,10 +189,9 @@ def page(
     inbox: Inbox, selection: DeliveryFilter, limit: int, below: int | None = None
 ) -> list[DeliverySummary]:
     """Return a page of the selected, newest first; `below` is the last id of the page before it."""
-    query = select(*_SUMMARY, *IDENTIFIERS).order_by(delivery.c.id.desc())
     with inbox.database.read() as connection:
         ids = selection.ids(connection, limit, below=below)
-        return [_summary(row) for row in connection.execute(query.where(in_values(delivery.c.id, ids)))]
+    return summaries(inbox, ids)[::-1]
 
 
 def summaries(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliverySummary]:

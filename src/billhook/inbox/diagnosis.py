@@ -1,4 +1,4 @@
-"""Read facts about an inbox and a sample of its deliveries, for `billhook doctor`, which judges them."""
+"""Read a sample of an inbox's deliveries, for `billhook doctor`, which judges them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from datetime import datetime
 
 from sqlalchemy import func, select
 
-from billhook.inbox.facts import DatabaseFacts
 from billhook.inbox.filters import TYPE_IS_UNREAD
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.retention import EMPTY
@@ -25,11 +24,6 @@ class SampledDelivery:
     received_at: datetime
     signed_at: datetime | None
     headers: str = "{}"
-
-
-def inbox_facts(inbox: Inbox) -> DatabaseFacts:
-    """Read the facts. Raises InboxUnavailable or SchemaMismatch."""
-    return inbox.database.facts()
 
 
 def newest_deliveries(inbox: Inbox, most: int, most_bytes: int) -> list[SampledDelivery]:

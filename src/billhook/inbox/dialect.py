@@ -18,10 +18,6 @@ from sqlalchemy.types import TypeEngine
 
 from billhook.inbox.records import RunPlan, RunResult
 
-Processor = Callable[[Any], Any] | None
-"""What SQLAlchemy gives a value to, before it is bound or when it is read."""
-
-
 FirstRuns = Callable[[FromClause, ColumnElement[str], Sequence[Any]], Select[Any]]
 """Select columns of the first runs of a handler: of a table of runs, for a name."""
 
@@ -53,11 +49,10 @@ class InboxDialect(Protocol):
 
     # --- values ---------------------------------------------------------------------------------------
 
-    def time_writer(self, by_driver: Processor) -> Processor:
-        """Return what makes a parameter of a time."""
-
-    def time_reader(self, by_driver: Processor) -> Processor:
-        """Return what makes a time in UTC of a column's value."""
+    write_time: Callable[[datetime | None], Any] | None = None
+    """Makes a parameter of a time, where the driver does not."""
+    read_time: Callable[[Any], datetime | None] | None = None
+    """Makes a time in UTC of a column's value, where the driver does not."""
 
     def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
         """Return the type of a parameter with any number of values, integers or texts."""
@@ -73,31 +68,16 @@ class InboxDialect(Protocol):
 
     # --- parts of texts: see billhook.inbox.sql.TextOfTables --------------------------------------------
 
-    def in_list(self, column: str, values: str) -> str:
-        """Return the condition that a column has one of the values of a list parameter."""
-
-    def position(self, value: str, column: str) -> str:
-        """Return the place of bytes in a column of bytes, from 1; 0 where they are not in it."""
-
-    def hour(self, moment: str) -> str:
-        """Return the beginning of its hour, in UTC."""
-
-    def minute(self, moment: str) -> str:
-        """Return the beginning of its minute."""
-
-    def by_index(self, condition: str) -> str:
-        """Return the condition of a partial index, and AND, where one that implies it is not enough."""
-
-    # --- parts of statements --------------------------------------------------------------------------
-
-    def index_words(self, condition: ColumnElement[bool]) -> Sequence[ColumnElement[bool]]:
-        """Return the condition as `by_index` does."""
-
-    def hour_text(self, moment: ColumnElement[datetime]) -> ColumnElement[str]:
-        """Return its hour in UTC as `2026-01-31 23`."""
-
-    def json_object(self, key: ColumnElement[str], value: ColumnElement[Any]) -> ColumnElement[Any]:
-        """Return the aggregate of all rows as a JSON object."""
+    in_list: str
+    """The condition that a column has one of the values of a list parameter."""
+    position: str
+    """The place of a value of bytes in a column of bytes, from 1; 0 where they are not in it."""
+    hour: str
+    """The beginning of a moment's hour, in UTC."""
+    minute: str
+    """The beginning of its minute."""
+    by_index: str
+    """The condition of a partial index, and AND, where one that implies it is not enough."""
 
     # --- whole statements -----------------------------------------------------------------------------
 

@@ -25,9 +25,18 @@ from sqlalchemy import (
 )
 
 from billhook.inbox.records import HandlerLimits
-from billhook.inbox.schema import CLAIMABLE, SUSPECT, UNFINISHED, UNREAD, delivery, handler, run
+from billhook.inbox.schema import (
+    CLAIMABLE,
+    DUE_RUN,
+    RUNNING_RUN,
+    SUSPECT,
+    UNFINISHED,
+    UNREAD,
+    delivery,
+    handler,
+    run,
+)
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_values, words
-from billhook.inbox.states import RunState
 from billhook.inbox.unread import first_of_each
 
 IS_PAUSED = handler.c.paused_at.is_not(None)
@@ -171,7 +180,7 @@ def count_running(connection: Connection, handlers: Collection[HandlerLimits]) -
         own_name = {name: of_it.name for of_it in handlers for name in of_it.names}
         query = (
             select(run.c.handler, func.count())
-            .where(CLAIMABLE, run.c.state == RunState.RUNNING.value, in_values(run.c.handler, own_name))
+            .where(RUNNING_RUN, in_values(run.c.handler, own_name))
             .group_by(run.c.handler)
         )
         for name, number in connection.execute(query):
@@ -217,8 +226,7 @@ def pending(
             fresh = not row.attempts
             _add(by_id, PendingDelivery(row.delivery_id, row.due_at, fresh=fresh, limited=limited))
     lost = select(run.c.delivery_id, run.c.due_at).where(run.c.due_at <= now).limit(limit)
-    expired = and_(CLAIMABLE, run.c.state == RunState.RUNNING.value)
-    for which in (expired, SUSPECT):
+    for which in (RUNNING_RUN, SUSPECT):
         for delivery_id, since in connection.execute(lost.where(which)):
             _add(by_id, PendingDelivery(delivery_id, since, fresh=False))
     others = sorted(by_id.values(), key=_waits_since)[: limit - len(kept)]
@@ -231,7 +239,7 @@ def _waits_since(found: PendingDelivery) -> tuple[datetime, int]:
 
 def due_runs(name: str, now: datetime, limit: int) -> Select[tuple[int, datetime, int]]:
     """Select the delivery, due time and attempts of the first due runs of a handler."""
-    due = [CLAIMABLE, run.c.state == RunState.DUE.value, run.c.handler == name, run.c.due_at <= now]
+    due = [DUE_RUN, run.c.handler == name, run.c.due_at <= now]
     query = select(run.c.delivery_id, run.c.due_at, run.c.attempts).where(*due)
     return query.order_by(run.c.due_at, run.c.id).limit(limit)
 
@@ -261,7 +269,7 @@ def reset_far_due_times(connection: Connection, names: Iterable[str], now: datet
     Runs of the handlers of these names, which the index finds, and suspects.
     """
     # Not leases: this worker's own clock may be the one that is wrong.
-    due = [and_(CLAIMABLE, run.c.state == RunState.DUE.value, run.c.handler == name) for name in names]
+    due = [and_(DUE_RUN, run.c.handler == name) for name in names]
     for which in (*due, SUSPECT):
         far = select(run.c.id).where(which, run.c.due_at > now + FARTHEST)
         # Rows that another worker has locked are reset by it, or the next time.

@@ -14,16 +14,29 @@ from functools import partial
 from shlex import quote
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, and_, exists, func, or_, select, union_all
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    and_,
+    column,
+    exists,
+    or_,
+    select,
+    union_all,
+)
 
 from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.schema import (
-    CLAIMABLE,
     CONFLICTING,
     DEAD_RUN,
+    DUE_RUN,
     FAILED,
     FINISHED_RUN,
     IDENTIFIERS,
+    RUNNING_RUN,
     UNFINISHED,
     UNREAD,
     UNREAD_TYPE,
@@ -33,12 +46,11 @@ from billhook.inbox.schema import (
     release,
     run,
 )
-from billhook.inbox.sql import in_values, position_of
-from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState
+from billhook.inbox.sql import TextOfTables, distinct_values, in_values, position_of
+from billhook.inbox.states import DeliveryState, DeliveryStatus
 from billhook.printable import IDENTIFIER_CHARACTERS, first_line, printable
 
-_RETRYING = and_(run.c.state == RunState.DUE.value, run.c.attempts > 0)
-_RUNNING = run.c.state == RunState.RUNNING.value
+_RETRYING = and_(DUE_RUN, run.c.attempts > 0)
 TYPE_IS_UNREAD = and_(UNREAD_TYPE, delivery.c.event_type == "")
 """The type of a delivery is in the body, and no worker has read it yet."""
 _OWN = run.c.delivery_id == delivery.c.id
@@ -49,6 +61,11 @@ SHOWN_STATES = (*DeliveryStatus, _UNFINISHED)
 """What `state` may be: a status, or one of the first five, whichever it is."""
 STATES = (*SHOWN_STATES, DeliveryState.PLANNED)
 """The same, with a state that is stored and shown as `waiting` to `retrying`."""
+_SOURCES = TextOfTables(
+    f"WITH RECURSIVE {distinct_values('sources', 'source', 'delivery', 'TRUE')} "  # noqa: S608 - constants
+    "SELECT source FROM sources WHERE source IS NOT NULL"
+).columns(column("source", Text))
+"""The names of all sources: the index of keys begins with the source."""
 _PARTS = (1_000, 4_000, 16_000, 40_000)
 """How many matches of a search are read together; among them a page is found of one in a thousand."""
 
@@ -62,13 +79,12 @@ def _has_status(name: str) -> ColumnElement[bool]:
     not_paused = ~exists().where(_OWN, PAUSED_RUN)
     # By the open runs, not by the deliveries: of a long queue few fail.
     retrying, running = (
-        delivery.c.id.in_(select(run.c.delivery_id).where(CLAIMABLE, which))
-        for which in (_RETRYING, _RUNNING)
+        delivery.c.id.in_(select(run.c.delivery_id).where(which)) for which in (_RETRYING, RUNNING_RUN)
     )
     conditions: dict[str, list[ColumnElement[bool]]] = {
         DeliveryState.PLANNED: [],
         DeliveryStatus.PAUSED: [exists().where(_OWN, PAUSED_RUN)],
-        DeliveryStatus.WAITING: [not_paused, ~exists().where(_OWN, or_(_RETRYING, _RUNNING))],
+        DeliveryStatus.WAITING: [not_paused, ~exists().where(_OWN, or_(_RETRYING, RUNNING_RUN))],
         DeliveryStatus.RUNNING: [not_paused, running, ~exists().where(_OWN, _RETRYING)],
         DeliveryStatus.RETRYING: [not_paused, retrying],
     }
@@ -138,22 +154,10 @@ def _ways(text: str) -> list[Select[Any]]:
     """Select the deliveries of which a text is the id, the key or an identifying value: by an index each."""
     value = first_line(text, IDENTIFIER_CHARACTERS)  # as it is stored
     ways: list[ColumnElement[bool]] = [_MATCH.c[column.name] == value for column in IDENTIFIERS]
-    ways.append(and_(_MATCH.c.source.in_(_sources("sources_of_key")), _MATCH.c.key == text))
+    ways.append(and_(_MATCH.c.source.in_(_SOURCES), _MATCH.c.key == text))
     if text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) < _IDS_END:
         ways.append(_MATCH.c.id == int(text))
     return [select(_MATCH.c.id).where(way) for way in ways]
-
-
-def _sources(name: str = "sources") -> Select[tuple[str]]:
-    """Select the names of all sources: the index of keys begins with the source.
-
-    The recursion reads one row of the index for each name, where DISTINCT would read the whole index.
-    """
-    first = select(func.min(delivery.c.source).label("source")).cte(name, recursive=True)
-    other = delivery.alias("other")
-    following = select(func.min(other.c.source)).where(other.c.source > first.c.source).scalar_subquery()
-    steps = first.union_all(select(following).where(first.c.source.is_not(None)))
-    return select(steps.c.source).where(steps.c.source.is_not(None))
 
 
 class Filter(NamedTuple):
@@ -206,7 +210,7 @@ class DeliveryFilter:
         partial(_is_one_of, delivery.c.source), "Source", "texts", "NAME")
     key: str | None = _filter(
         "With this key, the id that the sender signed.",
-        lambda key: and_(delivery.c.source.in_(_sources()), delivery.c.key == key), "Key", metavar="KEY")
+        lambda key: and_(delivery.c.source.in_(_SOURCES), delivery.c.key == key), "Key", metavar="KEY")
     search: str | None = _filter(
         "With this id, this key, or this identifying value, such as an invoice's id; whole.",
         lambda text: delivery.c.id.in_(union_all(*_ways(text))), private=True)

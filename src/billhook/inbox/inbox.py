@@ -34,7 +34,6 @@ from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.states import DeliveryState
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
 from billhook.inbox.unread import RoundRobin, read_one, read_unread
-from billhook.inbox.workers import WorkerFigures
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -337,13 +336,6 @@ class Inbox:
         now = self.now()
         with self.database.write() as connection:
             workers.record_stop(connection, owner, now)
-
-    def workers_of(self, host: str, since: datetime, now: datetime) -> list[WorkerFigures]:
-        """Return a host's workers that have not stopped in order, the one that was seen last first."""
-        with self.database.read() as connection:
-            found = workers.read_workers(connection, now)
-        of_host = [each for each in found if each.host == host and each.seen_at >= since]
-        return sorted(of_host, key=lambda each: each.seen_at, reverse=True)
 
     def worker_seen_at(self) -> datetime | None:
         """Return when any worker was last seen; None if there was none, or all stopped in order."""

@@ -24,7 +24,7 @@ from typing import Any
 from sqlalchemy import Connection, Text, and_, cast, insert, literal_column, or_, select, update
 
 from billhook.inbox.records import Lease, fingerprint
-from billhook.inbox.schema import CLAIMABLE, failure, run
+from billhook.inbox.schema import RUNNING_RUN, failure, run
 from billhook.inbox.sql import in_parameter, in_states, in_values
 from billhook.inbox.states import RunState
 
@@ -84,8 +84,7 @@ def expire_leases(
     Each suspect becomes due at a random moment within `spread`: runs that died together shall not meet again.
     """
     query = select(*_EXPIRED_COLUMNS).where(
-        CLAIMABLE,
-        run.c.state == RunState.RUNNING.value,
+        RUNNING_RUN,
         run.c.due_at <= now,
     )
     if only is not None:

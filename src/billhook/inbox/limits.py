@@ -219,14 +219,15 @@ def find_paused(connection: Connection) -> list[PausedHandler]:
 
 
 def pause(connection: Connection, name: str, why: str | None, now: datetime) -> bool:
-    """Pause a handler; False if it was paused already, which keeps its time and takes the new reason."""
+    """Pause a handler; False if it was paused already, which keeps its time, and without `why` its reason."""
     lock_limits(connection)
     state = connection.execute(select(handler).where(handler.c.name == name)).first()
     if state is None:
         connection.execute(insert(handler).values(name=name, paused_at=now, paused_why=why))
         return True
-    values = {"paused_at": state.paused_at or now, "paused_why": why, "paused_error": None}
-    connection.execute(update(handler).where(handler.c.id == state.id).values(values))
+    if state.paused_at is None or why:
+        values = {"paused_at": state.paused_at or now, "paused_why": why, "paused_error": None}
+        connection.execute(update(handler).where(handler.c.id == state.id).values(values))
     return state.paused_at is None
 
 

@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from billhook.inbox.leases import LOST
-from billhook.inbox.schema import CLAIMABLE, failure, run, worker
+from billhook.inbox.schema import RUNNING_RUN, failure, run, worker
 from billhook.inbox.sql import in_values
-from billhook.inbox.states import RunState
 from billhook.inbox.workers import RUNS_OR_DIED, WORKER_SILENT_AFTER
 
 LOOP_WITHIN = timedelta(minutes=5)
@@ -105,7 +104,7 @@ def _one_after_another(lost: Sequence[Any]) -> int:
 def _ran(connection: Connection, owners: Collection[str]) -> Mapping[str, set[str]]:
     """Return the handlers that each worker ran when it died: their leases run out, or have run out."""
     running = select(run.c.worker, run.c.handler).where(
-        CLAIMABLE, run.c.state == RunState.RUNNING.value, run.c.queued == 0, in_values(run.c.worker, owners)
+        RUNNING_RUN, run.c.queued == 0, in_values(run.c.worker, owners)
     )
     newest = select(failure).order_by(failure.c.id.desc()).limit(_FAILURES_READ).subquery().c
     expired = select(newest.worker, run.c.handler).join(run, newest.run_id == run.c.id)

@@ -27,7 +27,7 @@ from billhook.inbox.silence import read_silent_types
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_values, words
 from billhook.inbox.states import DeliveryState
 from billhook.inbox.stored_errors import parse_error
-from billhook.inbox.workers import is_followed, worker_times
+from billhook.inbox.workers import expects_worker, worker_times
 from billhook.printable import error_title, without_ids
 
 _DEAD_READ = 500
@@ -184,7 +184,7 @@ def workers_gone_since(connection: Connection, now: datetime) -> datetime | None
     seen_at, stopped_at = worker_times(connection)
     if seen_at is not None:
         return seen_at if seen_at < now - WORKER_GONE_AFTER else None
-    if stopped_at is None or now - stopped_at <= OLD or not is_followed(connection):
+    if stopped_at is None or now - stopped_at <= OLD or not expects_worker(connection):
         return None
     came_at = first_untried_at(connection, next_times(connection, {}).due, now)
     return max(stopped_at, came_at) if came_at is not None and now - came_at > OLD else None

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Text, Update, bindparam, func, literal_column
 
 from billhook.inbox.counts import as_above_watermark
 from billhook.inbox.dialect import InboxDialect, dialect_of
-from billhook.inbox.records import SupersededRun
+from billhook.inbox.records import UncalledRun
 from billhook.inbox.schema import UNFINISHED_RUN, delivery, run
 from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, of_alias
 from billhook.inbox.states import RunState
@@ -119,16 +119,14 @@ _SUPERSEDE = (
 )
 
 
-def discard_superseded(
-    connection: Connection, keys: Iterable[OrderKey], now: datetime
-) -> list[SupersededRun]:
+def discard_superseded(connection: Connection, keys: Iterable[OrderKey], now: datetime) -> list[UncalledRun]:
     """Discard what waits although a newer delivery of its key does, where only the newest counts.
 
     However many wait: none is claimed for it, so that the newest is called however fast newer ones come. One
     that is claimed goes on. The caller finishes the deliveries. On PostgreSQL only under
     billhook.inbox.locks.
     """
-    found: list[SupersededRun] = []
+    found: list[UncalledRun] = []
     for handler, value, newest_only in dict.fromkeys(keys):
         if not newest_only:
             continue
@@ -139,5 +137,5 @@ def discard_superseded(
             values = {"why": f"superseded by delivery {newest}", "now": now}
             values |= {"older": [each.delivery_id for each in older]}
             gone = connection.execute(_SUPERSEDE, of_key | values)
-            found += [SupersededRun(delivery_id, handler, newest) for delivery_id in gone.scalars()]
+            found += [UncalledRun(delivery_id, handler, newest) for delivery_id in gone.scalars()]
     return found

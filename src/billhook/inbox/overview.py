@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, TextualSelect, bindparam, column, func, select
 
-from billhook.inbox.counts import DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
+from billhook.inbox.counts import ATTEMPTS, DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
 from billhook.inbox.crashes import ThreadCrashes, read_crashes
 from billhook.inbox.due import names_at_limit
 from billhook.inbox.inbox import Inbox
@@ -36,6 +36,7 @@ from billhook.inbox.schema import (
     UNREAD,
     handler,
     run,
+    worker,
 )
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, words
 from billhook.inbox.workers import WorkerFigures, read_workers
@@ -145,12 +146,9 @@ class RefusedSince(NamedTuple):
     authentic_at: datetime | None
 
 
-def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
-    """Return the state of the inbox; counts are of this hour and the `hours` before it, three days at most.
-
-    Older counts are kept by day: see `read_periods`.
-    """
-    since = hour_of(now) - timedelta(hours=hours)
+def read_overview(inbox: Inbox, now: datetime) -> Overview:
+    """Return the state of the inbox; counts are of this hour and the 24 before it."""
+    since = hour_of(now) - timedelta(hours=24)
     labels = ("event_type", "handler", "what", "cause", "bucket")
     with inbox.database.read() as connection:
         counts = read_counts(connection, inbox.known_types, *labels, since=since)
@@ -306,9 +304,6 @@ def _types(counts: Counts, seen: Mapping[str, datetime]) -> list[TypeFigures]:
     ]
 
 
-_RESULTS = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD, Counted.DISCARDED)
-
-
 def _handlers(counts: Counts) -> list[HandlerFigures]:
     numbers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     steps: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -319,7 +314,7 @@ def _handlers(counts: Counts) -> list[HandlerFigures]:
     return [
         HandlerFigures(
             name,
-            *(of_it[what] for what in _RESULTS),
+            *(of_it[what] for what in ATTEMPTS),
             *(percentile(steps[name], part) for part in (0.5, 0.95)),
         )
         for name, of_it in sorted(numbers.items())
@@ -380,7 +375,7 @@ class HandlerBacklog:
     oldest_due_at: datetime | None = None
     """Since when the one that waits longest could have been handled."""
     per_second: float = 0.0
-    """How many were handled in a second of the last five minutes."""
+    """How many were handled in a second of the last five minutes, or since the first worker of it started."""
     through_at: datetime | None = None
     """When all but the dead are handled at that rate, or at the handler's own if that is lower.
 
@@ -449,14 +444,16 @@ def read_handler_backlogs(
 
 
 def _rates(connection: Connection, now: datetime) -> Mapping[str, float]:
-    """Return how many runs of each handler finished in a second, of the last five minutes."""
-    at = run.c.finished_at
-    recent = select(run.c.handler, at).where(at > now - RATE_OVER, at <= now)
+    """Return how many runs of a handler finished in a second of five minutes, or since a worker was there."""
+    at, since = run.c.finished_at, now - RATE_OVER
+    started = select(func.min(worker.c.started_at)).where(worker.c.seen_at > since, worker.c.seen_at <= now)
+    since = max(since, connection.execute(started).scalar() or since)
+    recent = select(run.c.handler, at).where(at > since, at <= now)
     last = recent.order_by(at.desc()).limit(RATE_RUNS).subquery().c
     by_handler = select(last.handler, func.count(), func.min(last.finished_at)).group_by(last.handler)
     rows = connection.execute(by_handler).all()
     all_of_it = sum(number for _, number, _ in rows) < RATE_RUNS
-    span = RATE_OVER if all_of_it else now - min(first for _, _, first in rows)
+    span = now - (since if all_of_it else min(first for _, _, first in rows))
     return {name: number / max(1.0, span.total_seconds()) for name, number, _ in rows}
 
 

@@ -11,14 +11,13 @@ from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from billhook.clock import format_duration
 from billhook.errors import BacklogFull, DeadlinePassed, InboxUnavailable
-from billhook.inbox.counts import NO_DURATION, ROWS_READ, Counted, hour_of, read_counts
+from billhook.inbox.counts import ATTEMPTS, NO_DURATION, ROWS_READ, Counted, hour_of, read_counts
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import InboxState, percentile
-from billhook.inbox.schema import CLAIMABLE, UNREAD, delivery, run
+from billhook.inbox.schema import DUE_RUN, UNREAD, delivery, run
 from billhook.inbox.sql import in_values
 from billhook.inbox.states import RunState
 
-_ATTEMPTS = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD, Counted.DISCARDED)
 NOT_STORED = tuple(error.cause for error in (InboxUnavailable, DeadlinePassed, BacklogFull))
 """The causes of refusals of genuine deliveries that are the receiver's own; an orderly stop is none of them.
 
@@ -35,7 +34,6 @@ _SLOWER, _SLOW_SECONDS = 3.0, 1.0
 _FEWEST_WAITING = 100
 _SHORTEST = timedelta(minutes=2)
 """In less time what a worker handles says little of its pace."""
-_DUE_READ = 1_000
 _KEEPS_UP = 0.8
 
 
@@ -73,9 +71,9 @@ def read_slow_handlers(inbox: Inbox, now: datetime) -> list[SlowHandler]:
     with inbox.database.read() as connection:
         labels = ("hour", "handler", "what", "bucket")
         lately = read_counts(
-            connection, inbox.known_types, *labels, since=now - _LATELY, only=_ATTEMPTS, by_minute=True
+            connection, inbox.known_types, *labels, since=now - _LATELY, only=ATTEMPTS, by_minute=True
         )
-        past = read_counts(connection, inbox.known_types, *labels, since=hour_of(now) - _PAST, only=_ATTEMPTS)
+        past = read_counts(connection, inbox.known_types, *labels, since=hour_of(now) - _PAST, only=ATTEMPTS)
     recent: defaultdict[str, Counter[int]] = defaultdict(Counter)
     before: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for found, counts in ((recent, lately), (before, past)):
@@ -127,11 +125,9 @@ def first_untried_at(connection: Connection, handlers: Collection[str], now: dat
     """Return when the delivery came that waits longest for its first attempt, by one of these handlers."""
     found = [_oldest_unread_at(connection)]
     for name in handlers:
-        # The first that became due, not all: runs that are retried may be among them.
-        is_due = (CLAIMABLE, run.c.state == RunState.DUE.value, run.c.handler == name, run.c.due_at <= now)
-        due = select(run.c.delivery_id, run.c.attempts, run.c.due_at).where(*is_due)
-        first = due.order_by(run.c.due_at).limit(_DUE_READ).subquery().c
-        untried = select(first.delivery_id).where(first.attempts == 0).order_by(first.due_at).limit(1)
+        is_due = (DUE_RUN, run.c.handler == name, run.c.due_at <= now)
+        untried = select(run.c.delivery_id).where(*is_due, run.c.attempts == 0)
+        untried = untried.order_by(run.c.due_at).limit(1)
         came_at = select(delivery.c.received_at).where(delivery.c.id == untried.scalar_subquery())
         found.append(connection.execute(came_at).scalar())
     return min(filter(None, found), default=None)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from billhook.inbox.content_duplicates import find_duplicates
 from billhook.inbox.counts import above_watermark
 from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
-from billhook.inbox.records import DuplicateRun, RunOptions, RunPlan, SupersededRun
+from billhook.inbox.records import RunOptions, RunPlan, UncalledRun
 from billhook.inbox.runs import finish_deliveries, insert_runs, new_run
 from billhook.inbox.states import RunState
 
@@ -21,7 +21,7 @@ _PLAIN = RunOptions()
 
 def make_runs(
     connection: Connection, plans: Sequence[RunPlan], now: datetime
-) -> tuple[list[DuplicateRun], list[int], list[SupersededRun]]:
+) -> tuple[list[UncalledRun], list[int], list[UncalledRun]]:
     """Insert the runs of planned deliveries: due, waiting in their order, or discarded as content duplicates.
 
     Returns the duplicates, the deliveries of which an ordered run became due, and the runs that are
@@ -46,7 +46,7 @@ def make_runs(
     finish_deliveries(connection, finished)
     released = release_next(connection, keys, now)
     duplicates = [
-        DuplicateRun(delivery_id, handler, original) for (delivery_id, handler), original in originals.items()
+        UncalledRun(delivery_id, handler, original) for (delivery_id, handler), original in originals.items()
     ]
     return duplicates, released, superseded
 

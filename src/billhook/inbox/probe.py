@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
-from functools import partial
 
 from billhook.concurrency import reset_in_child, start_thread
 from billhook.errors import DeadlinePassed, InboxUnavailable
@@ -20,19 +19,6 @@ from billhook.logs import fields
 from billhook.program import may_receive
 
 logger = logging.getLogger("billhook.inbox")
-
-
-class _Check:
-    """One check: its answer, when it began, and when it succeeded, on the monotonic clock."""
-
-    def __init__(self, started_at: float) -> None:
-        self.answer: Future[None] = Future()
-        self.started_at = started_at
-        self.committed_at = -math.inf
-
-    def serves(self, not_before: float) -> bool:
-        """Return whether a new caller may share it: it is running, or succeeded recently enough."""
-        return not self.answer.done() or self.committed_at > not_before
 
 
 class Probe:
@@ -46,7 +32,9 @@ class Probe:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._check: _Check | None = None
+        self._answer: Future[None] | None = None
+        self._started_at = 0.0
+        self._committed_at = -math.inf
 
     def ask(self, timeout_seconds: float, max_age_seconds: float = 0.0) -> None:
         """Return if the write was committed. Raises what it raised, DeadlinePassed or OutOfResources.
@@ -56,12 +44,14 @@ class Probe:
         """
         with self._lock:
             now = self._monotonic()
+            answer = self._answer
             # Shared by all callers: while a database hangs, probing it every second starts one thread.
-            if self._check is None or not self._check.serves(now - max_age_seconds):
-                check = _Check(now)
-                start_thread(_run, "billhook-probe", partial(self._find_out, check), check.answer)
-                self._check = check  # only now: a check without a thread would never be answered
-            answer, left = self._check.answer, self._check.started_at + timeout_seconds - now
+            if answer is None or (answer.done() and self._committed_at <= now - max_age_seconds):
+                answer, self._committed_at = Future(), -math.inf
+                start_thread(_run, "billhook-probe", self._find_out, answer)
+                # Only now: a check without a thread would never be answered.
+                self._answer, self._started_at = answer, now
+            left = self._started_at + timeout_seconds - now
         try:
             answer.result(max(0.0, left))
         except FutureTimeout:
@@ -70,13 +60,11 @@ class Probe:
     def discard_answer(self) -> None:
         """Forget an earlier success: another write has failed since."""
         # No lock: the committer must not wait for a probe that is starting its thread.
-        check = self._check
-        if check is not None:
-            check.committed_at = -math.inf
+        self._committed_at = -math.inf
 
-    def _find_out(self, check: _Check) -> None:
+    def _find_out(self) -> None:
         self._write()
-        check.committed_at = self._monotonic()
+        self._committed_at = self._monotonic()
 
 
 def unavailable_text() -> str:
@@ -94,14 +82,12 @@ class StartupCheck:
         self._display_url = display_url
         self._unavailable_text = unavailable_text()
         self._result: Future[None] = Future()
-        self._lock = threading.Lock()
         self._until: float | None = None
         reset_in_child(self._end_in_child)
         start_thread(_run, "billhook-startup-check", check, self._result)
 
     def _end_in_child(self) -> None:
         # The thread is the parent's: a child connects at its first use, as without a check.
-        self._lock = threading.Lock()
         self._result = Future()
         self._result.set_result(None)
 
@@ -119,22 +105,15 @@ class StartupCheck:
             )
         self._result.result()
 
-    def wait(self, timeout_seconds: float) -> float:
-        """Wait until the check is over, up to a time after the first call; returns the seconds spent.
+    def wait(self, timeout_seconds: float) -> None:
+        """Wait until the check is over, up to a time after the first call.
 
         Later callers do not wait that long again: they have deadlines of their own. Raises InboxUnavailable.
         """
-        if self._result.done():
-            return 0.0
-        started = time.monotonic()
-        with self._lock:
-            if self._until is None:
-                self._until = started + timeout_seconds
-        if started >= self._until:
-            return 0.0
-        if not wait([self._result], self._until - started).done:
+        self._until = self._until or time.monotonic() + timeout_seconds
+        left = self._until - time.monotonic()
+        if left > 0 and not wait([self._result], left).done:
             raise InboxUnavailable(f"the inbox {self._display_url} has not answered since this process began")
-        return time.monotonic() - started
 
     def _log(self, result: Future[None]) -> None:
         """Log the late result: the process has started without it."""

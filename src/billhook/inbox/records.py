@@ -135,21 +135,12 @@ class RunPlan(NamedTuple):
     event_type: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DuplicateRun:
-    """A run discarded when it was planned, as a content duplicate: its handler has had `twin_of`."""
+class UncalledRun(NamedTuple):
+    """A run discarded without a call for `other`: the delivery that its handler has had, or a newer one."""
 
     delivery_id: int
     handler: str
-    twin_of: int
-
-
-class SupersededRun(NamedTuple):
-    """A run discarded without a call, where only the newest counts: `newest` waits behind it."""
-
-    delivery_id: int
-    handler: str
-    newest: int
+    other: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from billhook.inbox.counts import as_above_watermark
 from billhook.inbox.dialect import RunUpdate, dialect_of
 from billhook.inbox.leases import NOT_CLAIMED, UNSETTLED
 from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
-from billhook.inbox.records import RunResult, SupersededRun, fingerprint
+from billhook.inbox.records import RunResult, UncalledRun, fingerprint
 from billhook.inbox.schema import UNFINISHED_RUN, delivery, failure, run
 from billhook.inbox.sql import UtcDateTime, in_parameter
 from billhook.inbox.states import DeliveryState, RunState
@@ -98,7 +98,7 @@ def settle(
     results: Sequence[RunResult],
     claimer: Mapping[str, Any],
     clock: Callable[[], datetime] | None = None,
-) -> tuple[list[tuple[RunResult, str]], list[int], list[SupersededRun]]:
+) -> tuple[list[tuple[RunResult, str]], list[int], list[UncalledRun]]:
     """Write the results of runs; under billhook.inbox.locks.
 
     Returns the results that were written, with the handlers of their runs, the deliveries of which a run

@@ -261,6 +261,9 @@ FAILED = in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTIN
 CONFLICTING = delivery.c.conflict_of.is_not(None)
 CLAIMABLE = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
 """May be claimed at its time: when it is due, or when its lease runs out."""
+DUE_RUN, RUNNING_RUN = (
+    and_(CLAIMABLE, run.c.state == state.value) for state in (RunState.DUE, RunState.RUNNING)
+)
 SUSPECT = and_(run.c.runs_alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
 """Due, and its last attempt was lost with its worker."""
 DEAD_RUN = in_states(run.c.state, RunState.DEAD)

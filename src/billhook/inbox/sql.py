@@ -59,11 +59,11 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], Any] | None:
         """Return what writes a time."""
-        return own_dialect(dialect).time_writer(super().bind_processor(dialect))
+        return own_dialect(dialect).write_time or super().bind_processor(dialect)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None] | None:
         """Return what reads a time."""
-        return own_dialect(dialect).time_reader(super().result_processor(dialect, coltype))
+        return own_dialect(dialect).read_time or super().result_processor(dialect, coltype)
 
 
 class _Values(TypeDecorator[list[Any]]):
@@ -98,16 +98,13 @@ _IN_TEXT = re.compile(r"\$(\w+)(?:\(((?:[^()]|\([^()]*\))*)\))?")
 @compiles(TextOfTables)
 def _fill_in(element: TextOfTables, compiler: SQLCompiler, **kw: Any) -> str:
     own = own_dialect(compiler.dialect)
-    parts: dict[str, Callable[[str], str]] = {
-        "hour": own.hour,
-        "minute": own.minute,
-        "by_index": own.by_index,
-        "in_list": lambda argument: own.in_list(*argument.split(", ")),
-    }
 
     def fill_in(found: re.Match[str]) -> str:
         name, argument = found.groups()
-        return compiler.preparer.format_table(table(name)) if argument is None else parts[name](argument)
+        if argument is None:
+            return compiler.preparer.format_table(table(name))
+        template: str = getattr(own, name)
+        return template.format(*(argument.split(", ") if name == "in_list" else [argument]))
 
     written: str = compiler.visit_textclause(element, **kw)  # type: ignore[no-untyped-call]
     return _IN_TEXT.sub(fill_in, written)
@@ -161,7 +158,7 @@ def of_alias(condition: ColumnElement[bool], alias: FromClause) -> ColumnElement
 @compiles(_Among)
 def _in_list(element: _Among, compiler: SQLCompiler, **kw: Any) -> str:
     column, values = (compiler.process(clause, **kw) for clause in element.clauses)
-    return own_dialect(compiler.dialect).in_list(column, values)
+    return own_dialect(compiler.dialect).in_list.format(column, values)
 
 
 class _Position(FunctionElement[int]):
@@ -177,7 +174,7 @@ def position_of(value: bytes, column: ColumnElement[bytes]) -> ColumnElement[int
 @compiles(_Position)
 def _position(element: _Position, compiler: SQLCompiler, **kw: Any) -> str:
     column, value = (compiler.process(clause, **kw) for clause in element.clauses)
-    return own_dialect(compiler.dialect).position(value, column)
+    return own_dialect(compiler.dialect).position.format(value=value, column=column)
 
 
 def json_text(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -24,17 +24,16 @@ from billhook.inbox.limits import PAUSED_COUNT, Limiter
 from billhook.inbox.planning import make_runs
 from billhook.inbox.records import (
     Claim,
-    DuplicateRun,
     HandlerLimits,
     Lease,
     PausedHandler,
     RunPlan,
     RunResult,
     StoredDelivery,
-    SupersededRun,
+    UncalledRun,
 )
 from billhook.inbox.runs import insert_runs, new_run, settle
-from billhook.inbox.schema import CLAIMABLE, IDENTIFIERS, UNREAD, delivery, run
+from billhook.inbox.schema import IDENTIFIERS, RUNNING_RUN, UNREAD, delivery, run
 from billhook.inbox.sql import UtcDateTime, in_parameter, in_values
 from billhook.inbox.states import DeliveryState, RunState
 
@@ -143,8 +142,8 @@ class InboxTransaction:
         self._left_to_claim: list[tuple[StoredDelivery, str]] = []
         self._planned_at: datetime | None = None
         self.steps: list[str] = []
-        self.duplicates: list[DuplicateRun] = []
-        self.superseded: list[SupersededRun] = []
+        self.duplicates: list[UncalledRun] = []
+        self.superseded: list[UncalledRun] = []
         self.released: list[int] = []
         self.paused: list[PausedHandler] = [] if self._limiter is None else self._limiter.paused
 
@@ -420,8 +419,7 @@ class InboxTransaction:
         orphaned = (
             update(run)
             .where(
-                CLAIMABLE,
-                run.c.state == RunState.RUNNING.value,
+                RUNNING_RUN,
                 run.c.worker == self._claimer["worker"],
                 ~in_parameter(LEASE, "leases"),
             )

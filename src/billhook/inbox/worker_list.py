@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.schema import CLAIMABLE, run
-from billhook.inbox.states import RunState
+from billhook.inbox.schema import RUNNING_RUN, run
 from billhook.inbox.workers import is_alive, worker_rows
 
 _MOST_RUNS = 10_000
@@ -75,8 +74,7 @@ class ListedWorker:
 
 def list_workers(inbox: Inbox, now: datetime) -> list[ListedWorker]:
     """Return the workers of the last day: those that run, then the lost, then the stopped; newest first."""
-    is_running = CLAIMABLE, run.c.state == RunState.RUNNING.value
-    claimed = select(run.c.worker, run.c.delivery_id, run.c.handler, run.c.started_at).where(*is_running)
+    claimed = select(run.c.worker, run.c.delivery_id, run.c.handler, run.c.started_at).where(RUNNING_RUN)
     runs: defaultdict[str, list[WorkerRun]] = defaultdict(list)
     with inbox.database.read() as connection:
         found = worker_rows(connection)

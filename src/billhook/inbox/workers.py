@@ -75,15 +75,15 @@ def worker_times(connection: Connection) -> tuple[datetime | None, datetime | No
     return seen_at, stopped_at
 
 
-def is_followed(connection: Connection) -> bool:
-    """Return whether another worker is expected at once after the last that stopped in order.
+def expects_worker(connection: Connection) -> bool:
+    """Return whether a worker is expected to run, after the last that stopped in order.
 
-    A web process with the engine `thread` has one again from its first request on, and `worker --drain` is
-    started by cron.
+    A web process with the engine `thread` has one again from its first request on. `worker --drain` says
+    nothing: cron starts it where there are no others, and an operator beside those that were stopped.
     """
-    last = select(worker.c.engine).where(worker.c.stopped_at.is_not(None))
+    last = select(worker.c.engine).where(worker.c.stopped_at.is_not(None), worker.c.engine != DRAIN)
     engine = connection.execute(last.order_by(worker.c.stopped_at.desc()).limit(1)).scalar()
-    return engine not in ("thread", DRAIN)
+    return engine not in (None, "thread")
 
 
 def worker_rows(connection: Connection) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ and the style sheet has the colours.
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from functools import cache
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 _KEPT = "\n\t"
 _CODE = re.compile(r"`([^`]+)`")
 _LONG = 1e15
-"""Fractional numbers from here on are written with an exponent."""
+"""Numbers from here on are written with an exponent."""
+_DEEPEST = 20
+"""The most levels of indentation: without a limit, a deep body would get a thousand times its size in
+spaces."""
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+')
 HIGHLIGHTED_CHARACTERS = 50_000
 """Longer texts are shown without colours: some 15 ms are spent on this many characters."""
 
@@ -95,8 +100,6 @@ def age_element(moment: datetime, now: datetime) -> Markup:
 
 def format_number(number: float) -> str:
     """Return a number with its digits in groups of three: `1,234,567`, with at most two decimal places."""
-    if isinstance(number, int):
-        return f"{number:,}"
     return f"{number:,.2f}".rstrip("0").rstrip(".") if abs(number) < _LONG else f"{number:.3g}"
 
 
@@ -106,6 +109,28 @@ def format_bytes(number: int) -> str:
         if number >= size:
             return f"{number / size:.1f} {unit}"
     return "1 byte" if number == 1 else f"{number} bytes"
+
+
+def indented_json(text: str) -> str:
+    """Return JSON with a line for each value and every token as sent; text that is not JSON is unchanged."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    parts: list[str] = []
+    depth, before = 0, ""
+    for part in _TOKEN.findall(text):
+        if part in "]}":
+            depth -= 1
+            if before not in "[{":
+                parts.append("\n" + "  " * min(depth, _DEEPEST))
+        elif before and before in "[{,":
+            parts.append("\n" + "  " * min(depth, _DEEPEST))
+        parts.append(": " if part == ":" else part)
+        if part in "[{":
+            depth += 1
+        before = part
+    return "".join(parts)
 
 
 def highlight(text: str, language: str) -> Markup:

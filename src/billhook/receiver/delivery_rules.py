@@ -12,10 +12,9 @@ import logging
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
-from datetime import datetime
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from billhook.clock import Clock
 from billhook.errors import (
@@ -135,21 +134,6 @@ def declared_length(text: str, limit_bytes: int) -> int | None:
     return length
 
 
-class CountCallback(Protocol):
-    """Counts one refusal or duplicate at a moment; `duration_seconds` is the age of a refused signature."""
-
-    def __call__(
-        self,
-        what: Counted,
-        at: datetime,
-        *,
-        source: str,
-        event_type: str = "",
-        cause: str = "",
-        duration_seconds: float | None = None,
-    ) -> None: ...
-
-
 class DeliveryRules:
     """Verify and answer deliveries of all sources of one app. `sender`, the Flask app, sends its signals.
 
@@ -164,7 +148,7 @@ class DeliveryRules:
         *,
         sender: object,
         wake: Callable[[int], None] | None,
-        count: CountCallback,
+        count: Callable[..., None],
         known_types: Container[str],
         max_body_bytes: int,
         deadline_seconds: float,

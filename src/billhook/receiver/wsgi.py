@@ -230,9 +230,10 @@ def drain(declared: str, stream: Any) -> None:
     wanted = DRAIN_BYTES if whole is None else min(whole, DRAIN_BYTES)
     try:
         read = len(_read_exactly(stream, wanted))
+        ended = read < wanted if whole is None else read == whole
     except (BodyIncomplete, MemoryError):
-        read = wanted + 1
-    if read != whole if whole is not None else read >= wanted:
+        ended = False
+    if not ended:
         close_connection(stream)
 
 

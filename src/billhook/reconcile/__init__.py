@@ -4,7 +4,7 @@ Source: spec, "Events", the table; "Endpoints", the lists of contracts, invoices
 """
 
 from billhook.reconcile.delivered_events import DeliveredEvents
-from billhook.reconcile.reconciliation import EVENT_TYPES_CHECKED, Reconciliation, TimeRange
+from billhook.reconcile.reconciliation import Reconciliation, TimeRange
 from billhook.reconcile.synthetic import MissingEvent, inject
 
-__all__ = ["EVENT_TYPES_CHECKED", "DeliveredEvents", "MissingEvent", "Reconciliation", "TimeRange", "inject"]
+__all__ = ["DeliveredEvents", "MissingEvent", "Reconciliation", "TimeRange", "inject"]

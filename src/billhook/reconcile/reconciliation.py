@@ -18,7 +18,6 @@ from datetime import datetime
 from billhook.client import BillingClient
 from billhook.errors import InvalidRequest, ResourceNotFound
 from billhook.events import (
-    AnonymousCustomer,
     ContractCreated,
     ContractExpired,
     CreditPoolDepleted,
@@ -29,12 +28,9 @@ from billhook.events import (
 )
 from billhook.inbox import Inbox
 from billhook.reconcile import synthetic
-from billhook.reconcile.delivered_events import PROVING_TYPES, CreditChange, DeliveredEvents
+from billhook.reconcile.delivered_events import CreditChange, DeliveredEvents
 from billhook.reconcile.synthetic import MissingEvent
 from billhook.resources import BillingStatus, Contract, CreditLedgerEntry, Customer, Invoice
-
-EVENT_TYPES_CHECKED = tuple(name for name in PROVING_TYPES if name != AnonymousCustomer.type)
-"""The event types that can be missing; AnonymousCustomer reports a customer as well as CustomerCreated."""
 
 _PAGE = 100
 
@@ -58,7 +54,7 @@ class Reconciliation:
     invoices that changed after the period, whose deliveries may be on their way, and customers that no
     delivery describes and that were not read.
 
-    `progress` is called with the kind of each object that was read.
+    `progress` is called after each object that was read.
 
     `read_customers`: read a customer by an update with no fields, the only operation on a single one.
     Source: spec, "Endpoints", PUT /customers/{customerId}: "an empty object is accepted in shape".
@@ -69,9 +65,9 @@ class Reconciliation:
     delivered: DeliveredEvents
     period: TimeRange
     _: KW_ONLY
-    event_types: Collection[str] = EVENT_TYPES_CHECKED
-    read_customers: bool = False
-    progress: Callable[[str], object] = lambda kind: None
+    event_types: Collection[str]
+    read_customers: bool
+    progress: Callable[[], object]
 
     def __post_init__(self) -> None:
         self.checked: Counter[str] = Counter()
@@ -105,7 +101,7 @@ class Reconciliation:
                 yield from self._of_credits(customer_id)
 
     def _of_contract(self, contract: Contract) -> Iterator[MissingEvent]:
-        self.progress("contract")
+        self.progress()
         self._customer_ids.add(contract.customer_id)
         created = contract.created_at in self.period
         # Without renewal for certain: a contract that is renewed does not expire.
@@ -133,7 +129,7 @@ class Reconciliation:
                 yield self._complete(synthetic.with_contract_expired(missing, contract), contract.id)
 
     def _of_invoice(self, invoice: Invoice) -> Iterator[MissingEvent]:
-        self.progress("invoice")
+        self.progress()
         if invoice.customer_id is not None:
             self._customer_ids.add(invoice.customer_id)
             self._maybe_new.add(invoice.customer_id)
@@ -178,7 +174,7 @@ class Reconciliation:
                 self._read[customer_id] = self.client.customers.update(customer_id, {})
             except ResourceNotFound:
                 self._read[customer_id] = None
-            self.progress("customer")
+            self.progress()
         return self._read[customer_id]
 
     def _customer_body(self, customer_id: str) -> object:
@@ -194,7 +190,7 @@ class Reconciliation:
         depleted: list[CreditLedgerEntry] = []
         try:
             for entry in self.client.credits.list(customer_id, limit=_PAGE):
-                self.progress("credit")
+                self.progress()
                 if entry.created_at in self.period and entry.amount is not None:
                     self.checked["credits"] += 1
                     if entry.amount > 0:

@@ -466,7 +466,7 @@ def top_up(call: Call[CreditTopUp]) -> CreditTopUpResponse:
     customer_id, grant = call.request.customer_id, call.request.credit_grant
     customers.check_active(customers.find_named(call.tx, customer_id))
     # Checked now: the grant is made days later, where no request could be refused.
-    check_grant(grant, "creditGrant")
+    check_grant(grant, "creditGrant.")
     # Credits are granted at approval: they would be expired by then.
     if has_expired(call.tx, grant):
         raise invalid_request("expirationDate must be in the future", "creditGrant.expirationDate")

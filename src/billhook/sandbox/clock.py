@@ -54,10 +54,6 @@ class SandboxClock:
         with self._lock:
             self._ahead = max(self._ahead, ahead)
 
-    def set_to(self, moment: datetime) -> None:
-        """Set the time to `moment`; ignored if that is in the past."""
-        self.set_ahead(moment - self.real.now())
-
 
 def add_months(moment: datetime, months: int) -> datetime:
     """Return `moment` plus `months`; in a shorter month its last day. OverflowError beyond the year 9999.

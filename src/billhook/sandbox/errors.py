@@ -41,6 +41,11 @@ def invalid_resource(error: InvalidResource | RuleBroken, prefix: str | None = N
     return invalid_request(message, details=wrong)
 
 
+def already_exists(message: str, *params: str) -> SandboxError:
+    """Return 400 for what another resource has; `params` are the fields that name it."""
+    return invalid_request(message, *params, code="already_exists")
+
+
 def not_found(noun: str) -> SandboxError:
     """Return 404; `noun` names the kind of resource, never the id in the request."""
     body = ErrorBody(type=_INVALID, code="resource_not_found", message=f"there is no such {noun}")
@@ -92,7 +97,7 @@ def check_choice(value: str | None, known: Iterable[str], param: str) -> None:
         raise invalid_request(f"{param.rpartition('.')[2]} must be one of {', '.join(names)}", param)
 
 
-def check_key(text: str, param: str) -> None:
-    """Raise 400 for the field `param` if `text` is not a valid key."""
-    if fault := key_error(text):
+def check_key(text: str | None, param: str) -> None:
+    """Raise 400 for the field `param` if `text` is not a valid key; None is none."""
+    if text is not None and (fault := key_error(text)):
         raise invalid_request(f"{param} {fault}: choose another", param)

@@ -76,26 +76,24 @@ def _document(
             paths[operation.path][operation.method.lower()] = _operation(group, operation)
     about = {group.tag: group.about for group in groups if group.about}
     signature = _signature(scheme, headers)
+    # As they are read, for webhooks as well: to write one, pydantic says that every field is required.
+    _, shared = models_json_schema([(model, "validation") for model in models], ref_template=_REF)
     return {
         "openapi": _OPENAPI_VERSION,
         "info": _INFO,
         "servers": _SERVERS,
         "paths": paths,
-        "components": {"schemas": _schemas(models), "securitySchemes": {**_SECURITY_SCHEMES, **signature}},
+        # By title: the sandbox reads some models of the specification by a class of its own.
+        "components": {
+            "schemas": {schema["title"]: schema for schema in shared["$defs"].values()},
+            "securitySchemes": {**_SECURITY_SCHEMES, **signature},
+        },
         "tags": [
             {"name": tag, "description": about.get(tag, "")}
             for tag in dict.fromkeys(group.tag for group in groups)
         ],
         "webhooks": {name: {"post": _webhook(name, signature)} for name in sorted(EVENT_TYPES)},
     }
-
-
-def _schemas(models: Iterable[type[BaseModel]]) -> Mapping[str, Any]:
-    """Return the schemas of these models and of their parts, by name."""
-    # As they are read, for webhooks as well: to write one, pydantic says that every field is required.
-    _, shared = models_json_schema([(model, "validation") for model in models], ref_template=_REF)
-    # By title: the sandbox reads some models of the specification by a class of its own.
-    return {schema["title"]: schema for schema in shared["$defs"].values()}
 
 
 def _signature(scheme: type[Scheme], headers: Iterable[str]) -> Mapping[str, Any]:

@@ -86,7 +86,7 @@ class Sandbox:
                 seed_demo_data(self.call, self.clock.now())
         except BaseException:
             # The lock would otherwise last as long as the process.
-            self.service.database.close()
+            self.service.close()
             raise
 
     @property
@@ -209,7 +209,7 @@ class Sandbox:
         # The scheduler first: its jobs raise events that the sender could still send.
         self.scheduler.stop()
         self.sender.stop()
-        self.service.database.close()
+        self.service.close()
 
     def _wake(self, tx: Transaction) -> None:
         if tx.enqueued:

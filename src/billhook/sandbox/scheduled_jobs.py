@@ -12,7 +12,6 @@ from typing import Any
 from sqlalchemy import Row, delete, func, insert, select
 from sqlalchemy.exc import DBAPIError
 
-from billhook.errors import SandboxError
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.errors import busy
 from billhook.sandbox.storage.database import Service, Transaction
@@ -25,8 +24,6 @@ _POLL_SECONDS = 1.0
 _RETRY_SECONDS = 10.0
 _TURN_SECONDS = 1.0
 """How long a move waits for the one before it, until it is refused."""
-_MOVES = 4
-"""How many moves may run or wait: a server has few threads."""
 logger = logging.getLogger("billhook.sandbox")
 
 
@@ -72,12 +69,9 @@ def pop_due(tx: Transaction, until: datetime) -> Row[Any] | None:
 
     Jobs run in the order of their due times; of those due at the same time, the one that was scheduled first.
     """
-    job = tx.connection.execute(
-        select(scheduled_job).where(scheduled_job.c.due_at <= until).order_by(*_ORDER).limit(1)
-    ).first()
-    if job is not None:
-        discard(tx, job)
-    return job
+    first = select(scheduled_job.c.seq).where(scheduled_job.c.due_at <= until).order_by(*_ORDER).limit(1)
+    popped = delete(scheduled_job).where(scheduled_job.c.seq == first.scalar_subquery())
+    return tx.connection.execute(popped.returning(scheduled_job)).first()
 
 
 def upcoming(tx: Transaction, limit: int) -> Sequence[Row[Any]]:
@@ -88,10 +82,6 @@ def upcoming(tx: Transaction, limit: int) -> Sequence[Row[Any]]:
 def discard(tx: Transaction, item: Row[Any]) -> None:
     """Delete this job."""
     tx.connection.execute(delete(scheduled_job).where(scheduled_job.c.seq == item.seq))
-
-
-def _busy() -> SandboxError:
-    return busy("the clock is being moved by another request: try again", math.ceil(_TURN_SECONDS))
 
 
 class Scheduler:
@@ -105,7 +95,6 @@ class Scheduler:
         self._service = service
         self._jobs = jobs
         self._move_lock = threading.Lock()
-        self._places = threading.Semaphore(_MOVES)
         self._wake_up = threading.Event()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -141,20 +130,16 @@ class Scheduler:
         If a job fails, its exception is raised, the job is removed so that it does not block later ones, and
         the clock stands at the last job before it.
         """
-        if not self._places.acquire(blocking=False):
-            raise _busy()
+        if not self._move_lock.acquire(timeout=_TURN_SECONDS):
+            seconds = math.ceil(_TURN_SECONDS)
+            raise busy("the clock is being moved by another request: try again", seconds)
         try:
-            if not self._move_lock.acquire(timeout=_TURN_SECONDS):
-                raise _busy()
-            try:
-                # Inside the lock, so that `target` is applied to the time that a previous move has reached.
-                goal = target(self._service.clock.now())
-                count = self._run_jobs(goal)
-                return self._service.clock.now(), count
-            finally:
-                self._move_lock.release()
+            # Inside the lock, so that `target` is applied to the time that a previous move has reached.
+            goal = target(self._service.clock.now())
+            count = self._run_jobs(goal)
+            return self._service.clock.now(), count
         finally:
-            self._places.release()
+            self._move_lock.release()
 
     def _run_jobs(self, goal: datetime) -> int:
         count = 0
@@ -174,7 +159,7 @@ class Scheduler:
                     self._jobs[job.kind](tx, job.subject_id)
                 # Within the transaction, so that the next one that writes has the new time.
                 if (moment := goal if job is None else job.due_at) > clock.now():
-                    clock.set_to(moment)
+                    clock.set_ahead(moment - clock.real.now())
                 offset = clock.ahead // timedelta(microseconds=1)
                 tx.store_setting(_OFFSET_KEY, offset)
         except Exception as error:

@@ -14,6 +14,7 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, final, get_args
 
 from billhook.errors import ConfigError, WeakSecret
@@ -172,28 +173,28 @@ class Ed25519:
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PublicKey:
     """Verifies with any key but that of an HMAC.
 
     `verify(content, signature)` returns whether the key made the signature.
     """
 
-    __slots__ = ("_verify", "algorithm", "public")
-
-    def __init__(
-        self, algorithm: str, verify: Callable[[bytes, bytes], bool], *, public: bool = True
-    ) -> None:
-        self.algorithm: Final = algorithm
-        self.public: Final = public
-        self._verify = verify
+    algorithm: str
+    verify: Callable[[bytes, bytes], bool]
+    public: bool = True
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         """Return True if this key made any of `signatures` over `content`."""
         # Verify every signature, as for HMAC; there are at most four.
         found = False
         for signature in signatures:
-            found |= self._verify(content, signature)
+            found |= self.verify(content, signature)
         return found
+
+
+Key: TypeAlias = HmacKey | PublicKey
+"""One usable key; it verifies signatures and does not reveal itself."""
 
 
 def _verifier(verify: Callable[..., None], *how: object) -> Callable[[bytes, bytes], bool]:

@@ -15,9 +15,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
+from typing import ClassVar, Final, NamedTuple, TypeAlias, final
 
 from billhook.errors import ConfigError, SignatureError, SignatureMismatch, TimestampInFuture, TimestampTooOld
+from billhook.signing.algorithms import Key
 from billhook.signing.secret_text import plain_secret
 from billhook.signing.times import require_aware
 
@@ -28,24 +29,6 @@ Secrets: TypeAlias = Sequence[Secret] | Mapping[str, str]
 
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # Source: RFC 9110, section 5.6.2
-
-
-class Key(Protocol):
-    """One usable key; it verifies signatures and does not reveal itself."""
-
-    @property
-    def algorithm(self) -> str:
-        """The name of the algorithm whose signatures this key can verify."""
-        ...
-
-    @property
-    def public(self) -> bool:
-        """True for a public key, which is expensive to verify with."""
-        ...
-
-    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Return True if any of `signatures` was made over `content` with this key's secret."""
-        ...
 
 
 @final

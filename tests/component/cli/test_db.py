@@ -40,6 +40,7 @@ def test_upgrade_makes_the_tables_and_needs_no_secret(run, bare_url):
     assert second.stdout == f"schema {REVISION}: nothing to do\n"
     assert value(place_of(bare_url), "SELECT count(*) FROM delivery") == 0
     current = run("db", "current", INBOX_URL=bare_url)
+    assert current.exit_code == 0
     version, place = current.stdout.splitlines()
     assert version == f"schema {REVISION}, this billhook needs {REVISION}"
     assert place.startswith(f"inbox: {before['place']}")
@@ -127,6 +128,7 @@ def test_doctor_and_status_say_that_a_newer_schema_is_only_stored_in(run, inbox_
     assert (found["level"], found["what"]) == ("warning", told)
     assert (status.exit_code, status.stderr.splitlines()[-1]) == (2, f"Error: {told}")
     assert current.stdout.startswith(f"schema {NEXT}, this billhook needs {REVISION}: it is newer than this")
+    assert current.exit_code == 1
     assert refused.exit_code == 2
 
 

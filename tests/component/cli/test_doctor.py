@@ -19,7 +19,7 @@ from billhook.extension import get_state
 from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.counts import Counts
-from billhook.inbox.diagnosis import inbox_facts, newest_deliveries
+from billhook.inbox.diagnosis import newest_deliveries
 from billhook.inbox.postgres.facts import PostgresFacts
 from billhook.inbox.sqlite.facts import SqliteFacts
 from billhook.inbox.sqlite.library import sqlite3
@@ -202,7 +202,7 @@ def test_an_inbox_with_another_schema_is_a_finding(examined, inbox, tmp_path):
 @pytest.mark.parametrize("bare_url", BOTH, indirect=True)
 def test_the_facts_of_an_inbox_are_those_of_its_database(inbox_url):
     made = open_inbox(place_of(inbox_url))
-    facts = inbox_facts(made)
+    facts = made.database.facts()
     made.close()
 
     if isinstance(facts, SqliteFacts):
@@ -538,7 +538,7 @@ def test_refusals_tell_of_a_clock_or_a_secret(examined, inbox, cause, number, be
 
     found = {name: one for name, one in examined().items() if "refus" in name}
 
-    assert list(found) == ([code] if code else [])
+    assert [(name, one["level"]) for name, one in found.items()] == ([(code, "note")] if code else [])
     for words in told:
         assert words in f"{found[code]['what']}; {found[code]['remedy']}"
 

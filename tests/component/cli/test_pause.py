@@ -56,6 +56,12 @@ def test_the_reason_of_a_pause_cannot_control_the_terminal(run, shop):
     assert re.fullmatch(r"PAUSED: book since [0-9-]+ [0-9:]+ UTC \(the ledger\\x1b is closed\)", said)
 
 
+def test_a_second_pause_without_a_reason_keeps_the_first(run, shop):
+    run("handlers", "pause", "book", HANDLERS="shop.py")
+
+    assert [one.why for one in get_state(shop).inbox.paused_handlers()] == ["the ledger\x1b is closed"]
+
+
 def test_handlers_names_what_waits_for_a_handler_that_is_not_there(run, shop, tmp_path):
     (tmp_path / "renamed.py").write_text(MODULE.replace('name="book"', 'name="billing.book"'))
 

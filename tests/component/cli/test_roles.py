@@ -11,7 +11,6 @@ import pytest
 from billhook import gunicorn_conf
 from billhook.doctor import inbox as judged
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
-from billhook.inbox.diagnosis import inbox_facts
 from billhook.inbox.facts import ConnectionLimit
 from support.inbox_view import incoming, open_inbox
 from support.postgres import guest_of
@@ -96,7 +95,7 @@ def test_the_servers_limit_counts_without_what_is_reserved_and_what_others_use(p
         return int(protected.admin.execute(f"SHOW {name}").fetchone()[0])
 
     opened = open_inbox(protected.url)
-    facts = inbox_facts(opened)
+    facts = opened.database.facts()
     opened.close()
     (server,) = [each for each in facts.limits if each.of_what == "server"]
     tight = replace(facts, limits=[ConnectionLimit("server", "", 20, 9)])
@@ -113,7 +112,7 @@ def test_a_superuser_has_no_limit_of_its_own(protected, database_url):
     with guest_of(database_url) as (role, url):
         protected.execute(f"ALTER ROLE {role} SUPERUSER CONNECTION LIMIT 3")
         opened = open_inbox(url)
-        assert [each.of_what for each in inbox_facts(opened).limits] == ["server"]
+        assert [each.of_what for each in opened.database.facts().limits] == ["server"]
         opened.close()
 
 

@@ -191,6 +191,15 @@ def test_a_bad_secret_is_refused_and_not_shown(run, receiver, secret_file):
         assert bad.removeprefix("whsec_") not in result.output
 
 
+@pytest.mark.parametrize("content", ["BILLHOOK_SECRETS=abc", "-----BEGIN PRIVATE KEY-----"])
+def test_a_bad_secret_file_is_named_by_its_option(run, receiver, secret_file, content):
+    path = secret_file(content)
+    result = run("send", "PingTest", "--to", receiver.url, "--secret-file", path)
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: --secret-file {str(path)!r} h")
+
+
 def test_no_command_has_an_option_for_a_secret(run):
     from billhook.cli import main
 

@@ -6,11 +6,15 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import update
 
 from billhook.clock import FrozenClock
 from billhook.inbox import WorkerRecord
 from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import IssueState, change_issue, list_issues
+from billhook.inbox.leases import LOST
+from billhook.inbox.records import fingerprint
+from billhook.inbox.schema import failure
 from support.apps import deliver
 from support.signing import OTHER_SECRET
 
@@ -100,6 +104,17 @@ def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
     assert '<svg class="level" width="100%" height="12" role="img" aria-label="waiting 1">' in page
     assert re.search(r"shop\.book 1 19 min ago", " ".join(at_noon.text("").replace("waiting 1", "").split()))
     assert "refused: mismatch" in page
+
+
+def test_a_handler_that_kills_workers_is_nothing_wrong_with_the_workers_that_run(at_noon):
+    at_noon.broken.append(KeyError("no ledger"))
+    at_noon.deliver(at=NOON)
+    lost = {"error": LOST, "fingerprint": fingerprint("shop.book", LOST)}
+    with at_noon.inbox.database.write() as connection:
+        connection.execute(update(failure).values(lost))
+
+    assert "workers die while shop.book runs" in sentence(at_noon)
+    assert re.findall(r'class="figure (\w+)"', at_noon.get("").text)[-1] == "quiet"
 
 
 def test_open_issues_need_attention_until_someone_works_on_them(at_noon):

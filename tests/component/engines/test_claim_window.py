@@ -9,15 +9,15 @@ import time
 import pytest
 
 from billhook import Handlers
-from billhook.engines.cycle import LeaseTable
-from billhook.engines.worker import FIRST_ROWS
-from billhook.events import PingTest
+from billhook.engines.cycle import FIRST_ROWS, LeaseTable
+from billhook.events import CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox import Lease
 from support.apps import inbox_at
-from support.inbox_view import NOON, incoming, rows, value
+from support.inbox_view import NOON, change, incoming, rows, value
 from support.processes import until
 from support.query_plans import fill_unread
+from support.runs import planned
 
 THREADS = 2
 
@@ -100,11 +100,74 @@ def test_after_a_slow_commit_receivers_write_first(running, monkeypatch, commit_
     assert longest - 4.0 < pause <= longest
 
 
+@pytest.mark.parametrize(
+    ("deliveries", "threads", "gathers"),
+    [(8, 9, True), (7, 9, False), (8, 8, False), (FIRST_ROWS, 60, False)],
+)
+def test_under_load_a_worker_gathers_work_unless_it_has_enough(
+    running, monkeypatch, deliveries, threads, gathers
+):
+    """It has enough where it claimed all that it could, and where more is unread than it has read."""
+    monkeypatch.setattr("billhook.engines.worker.GATHER_SECONDS", 60.0)
+    handlers = Handlers()
+    handlers.on(PingTest, name="h")(lambda event: None)
+    app = running(handlers, start_now=False)
+    fill_unread(inbox_at(app), deliveries)
+    worker = get_state(app).worker(threads)
+
+    worker._poll()
+    pause = worker._next_poll_at - time.monotonic()
+    worker.close()
+
+    assert (pause > 30) is gathers  # after a slow commit it is 5 s at most
+
+
 def test_results_that_are_about_to_be_settled_make_room_for_claims():
     table = LeaseTable(threads=2, lease_seconds=60, held=set())
     table.runs = dict.fromkeys([Lease(1, 1), Lease(2, 1)])
 
     assert [table.capacity(), table.capacity([Lease(1, 1), Lease(3, 1)])] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("threads", "runs_alone"), [(1, 0), (2, 1)], ids=["no thread is free", "a suspect runs"]
+)
+def test_a_worker_reads_no_delivery_that_it_could_not_claim(running, monkeypatch, threads, runs_alone):
+    handlers, may_end = Handlers(), threading.Event()
+    handlers.on(PingTest, name="h")(lambda event: may_end.wait(60))
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    inbox = get_state(app).inbox
+    planned(inbox, "h")
+    change(inbox_at(app), f"UPDATE run SET runs_alone = {runs_alone}")
+    poll, limits = inbox.poll, []
+    monkeypatch.setattr(
+        inbox, "poll", lambda limit, *more, **named: limits.append(limit) or poll(limit, *more, **named)
+    )
+    worker = get_state(app).worker(threads)
+
+    worker._poll()
+    worker._poll()
+    may_end.set()
+    worker.close()
+
+    assert limits == [FIRST_ROWS, 0]
+
+
+def test_a_run_for_the_thread_of_a_result_that_is_settled_with_its_claim_is_not_queued(running):
+    """It starts at once, so that it is an attempt if it kills its worker."""
+    handlers, may_end = Handlers(), threading.Event()
+    handlers.on(PingTest, name="h")(lambda event, delivery: delivery.key == "m0" or may_end.wait(60))
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    for number in range(2):
+        get_state(app).inbox.put(incoming(f"m{number}"))
+    worker = get_state(app).worker(1)
+
+    until(lambda: worker._poll() is not None and count(app, "succeeded") == 1)
+    started = rows(inbox_at(app), "SELECT state, queued FROM run ORDER BY id")
+    may_end.set()
+    worker.close()
+
+    assert started == [("succeeded", 0), ("running", 0)]
 
 
 @pytest.mark.usefixtures("inbox_url")
@@ -129,9 +192,36 @@ def test_a_worker_plans_few_deliveries_until_it_can_claim_each_run_as_it_is_made
 
 
 @pytest.mark.usefixtures("inbox_url")
-def test_a_worker_reads_no_more_large_bodies_at_once_than_fit(running, monkeypatch):
-    monkeypatch.setattr("billhook.engines.worker.FIRST_ROWS", 5)
-    monkeypatch.setattr("billhook.engines.worker.PLAN_BYTES", 4_000)
+def test_a_worker_polls_at_once_after_a_full_batch_and_after_claims_that_leave_capacity(running):
+    """Else it would read no more, and have idle threads beside runs that are due, for up to two seconds."""
+    handlers, may_end = Handlers(), threading.Event()
+    for name, event in (("a", PingTest), ("b", CustomerCreated)):
+        handlers.on(event, name=name, at_most=10)(lambda event: may_end.wait(60))
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    fill_unread(inbox_at(app), FIRST_ROWS, "Unhandled")
+    worker = get_state(app).worker(8)
+
+    unhandled = [worker._poll() == 0.0 for _ in range(2)]
+    fill_unread(inbox_at(app), 7)
+    get_state(app).inbox.put(
+        incoming("b", event_type="CustomerCreated", body=sample(CustomerCreated).to_json())
+    )
+    claimed = [(worker._poll() == 0.0, count(app, "running")) for _ in range(2)]
+    may_end.set()
+    worker.close()
+
+    assert unhandled == [True, False]
+    assert claimed == [(True, 5), (False, 8)]  # a like number of each handler at first, then all it can
+
+
+@pytest.mark.usefixtures("inbox_url")
+@pytest.mark.parametrize(("most_bytes", "expected"), [(4_000, 4), (900, 1)])
+@pytest.mark.parametrize("engine", ["worker", "inline"])
+def test_a_worker_reads_no_more_large_bodies_at_once_than_fit_or_one(
+    running, monkeypatch, engine, most_bytes, expected
+):
+    monkeypatch.setattr("billhook.engines.cycle.FIRST_ROWS", 5)
+    monkeypatch.setattr("billhook.engines.cycle.PLAN_BYTES", most_bytes)
     handlers, planned = Handlers(), []
     handlers.on(PingTest, name="h")(lambda event: None)
     app = running(handlers, start_now=False)
@@ -140,8 +230,11 @@ def test_a_worker_reads_no_more_large_bodies_at_once_than_fit(running, monkeypat
         state.inbox.put(incoming(f"m{number}", body=b'{"x":"%s"}' % (b"y" * (992 if number < 15 else 1))))
     plan = state.dispatcher.plan
     monkeypatch.setattr(state.dispatcher, "plan", lambda stored: planned.append(len(stored)) or plan(stored))
-    worker = state.worker(THREADS)
-    until(lambda: worker._poll() is not None and count(app, "succeeded") == 20)
-    worker.close()
+    if engine == "inline":
+        state.handle_due()
+    else:
+        worker = state.worker(THREADS)
+        until(lambda: worker._poll() is not None and count(app, "succeeded") == 20)
+        worker.close()
 
-    assert [number for number in planned if number][:4] == [5, 4, 4, 4]
+    assert [number for number in planned if number][:4] == [5, *[expected] * 3]

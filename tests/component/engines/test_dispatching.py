@@ -14,9 +14,11 @@ from billhook import Discard, Handlers, signals
 from billhook.events import InvoiceApproved, PingTest
 from billhook.events.base import Event, _registered
 from billhook.extension import get_state
+from billhook.inbox.leases import LOST
+from billhook.inbox.records import fingerprint
 from support.apps import deliver, inbox_at
 from support.engines import plan, runs, states
-from support.inbox_view import change, incoming, rows
+from support.inbox_view import change, incoming, not_called_again, rows
 from support.signing import APPROVED
 
 
@@ -86,7 +88,7 @@ def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, cloc
 
 def test_discard_ends_a_run_without_a_failure(shop, clock):
     handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(failing(calls, Discard("a test ping")))
+    handlers.on(PingTest, name="h", retry=[])(failing(calls, Discard("a test ping")))
     app = shop(handlers)
     deliver(app)
 
@@ -133,6 +135,19 @@ def test_a_run_of_an_unregistered_handler_fails_and_ends_dead(shop, clock):
         "--handler gone --reason removed` ends its deliveries, and with them what is "
         "unfinished of their other handlers"
     )
+
+
+def test_a_run_lost_at_its_last_attempt_is_not_called_again_and_of_the_issue_of_lost_ones(stored_only, clock):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="kills")(failing(calls))
+    app = stored_only(handlers)
+    deliver(app)
+    plan(app, clock.now())
+    change(inbox_at(app), "UPDATE run SET attempts = 3")
+    get_state(app).handle_due()
+
+    assert (calls, runs(app, "state, last_error")) == ([], [("dead", not_called_again(3))])
+    assert rows(inbox_at(app), "SELECT fingerprint FROM failure") == [(fingerprint("kills", LOST),)]
 
 
 def test_a_later_subscriber_with_a_taken_name_fails_only_its_own_run(shop, clock):
@@ -240,18 +255,25 @@ def test_memory_that_is_missing_for_a_model_is_no_fault_of_the_delivery(shop, mo
     assert states(app) == ["received"]
 
 
-def test_a_delivery_that_became_unreadable_after_planning_is_a_failed_attempt(shop, clock):
+@pytest.mark.parametrize(
+    ("body", "sent_as", "expected", "error"),
+    [
+        (b"{", None, [1], "InvalidJSON"),
+        (APPROVED, None, [1], "looks like InvoiceApproved"),
+        (APPROVED, "InvoiceApproved", [1, 2], "not today"),  # an operator chose the type
+    ],
+)
+def test_a_delivery_is_read_again_for_a_retry(shop, clock, body, sent_as, expected, error):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(failing(calls))
     app = shop(handlers)
     deliver(app)
-    change(inbox_at(app), "UPDATE delivery SET body = ?", b"{")
+    change(inbox_at(app), "UPDATE delivery SET body = ?, sent_as = ?", body, sent_as)
 
     later(app, clock, 10)
 
-    assert calls == [1]
-    assert runs(app, "state, attempts") == [("due", 2)]
-    assert "InvalidJSON" in runs(app, "last_error")[0][0]
+    assert (calls, runs(app, "state, attempts")) == (expected, [("due", 2)])
+    assert error in runs(app, "last_error")[0][0]
 
 
 # --- what observers are told ----------------------------------------------------------------------

@@ -111,7 +111,7 @@ def test_types_are_one_queue_where_an_ordered_handler_gets_them(stored_only):
         queue_of(name) for name in ("InvoiceApproved", "InvoicePaymentStatusChanged", "InvoiceSendFailed")
     }
     assert len(invoices) == 1
-    assert len(invoices | {queue_of("CustomerCreated"), queue_of("")}) == 3
+    assert len(invoices | {queue_of("CustomerCreated"), queue_of(""), None}) == 4
     assert [queue_of(name) for name in ("PingTest", "Unknown", "unknown_event")] == [None] * 3
 
 

@@ -226,6 +226,26 @@ def test_never_more_start_in_its_time_than_a_rate_says(stored_only, clock, in_a_
     assert at[-1] < number / (0.9 * in_a_second)
 
 
+@pytest.mark.usefixtures("inbox_url")
+def test_runs_that_are_claimed_together_count_each_and_against_the_rate_of_their_handler(stored_only):
+    handlers = Handlers()
+    handlers.on(PingTest, name="quick", rate="100/s")(lambda event: None)
+    handlers.on(CustomerCreated, name="slow", rate="1/min")(lambda event: None)
+    app = stored_only(handlers)
+    _, now = inbox_of(app)
+    send(app, 20)
+    send(app, 2, "CustomerCreated")
+
+    claimed = [
+        sorted(
+            claim.handler for claim in plan_and_claim(app, "a worker", now + timedelta(milliseconds=after))
+        )
+        for after in (0, 5, 11)
+    ]
+
+    assert claimed == [["quick"] * 5 + ["slow"], [], ["quick"]]
+
+
 @pytest.mark.slow
 def test_a_worker_without_a_free_thread_does_not_poll_at_the_rate(running):
     handlers, began, gate, writes = Handlers(), [], threading.Event(), []

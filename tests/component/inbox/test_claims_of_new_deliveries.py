@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from billhook.inbox import RunOptions, RunPlan
+from billhook.inbox import NOTHING_DUE, RunOptions, RunPlan
 from support.inbox_view import NOON, change, incoming, rows
 from support.query_plans import statements
 from support.runs import OWNER, plan, planned, settle
@@ -163,15 +163,15 @@ def test_beside_plans_with_options_only_the_plain_ones_are_given(inbox, where):
     plain, ordered = receive(inbox, "k", "l")
     plans = [
         RunPlan(plain.delivery_id, ("a",), claimable=plain),
-        RunPlan(ordered.delivery_id, ("a",), options={"a": RunOptions(order_key="o")}),
+        RunPlan(ordered.delivery_id, ("b",), options={"b": RunOptions(order_key="o")}),
     ]
     with inbox.transaction(OWNER) as transaction:
         transaction.lock([], plans)
         transaction.plan(plans, NOON)
-        claims = transaction.claim(10, NOON, LEASED_UNTIL)
+        claims = transaction.claim(10, NOON, LEASED_UNTIL, times=NOTHING_DUE)  # read before it
 
     # The ordered one was due when the claim looked; the plain one is made behind it.
-    assert called(claims) == [("l", "a"), ("k", "a")]
+    assert called(claims) == [("l", "b"), ("k", "a")]
     assert {state for _, state, *_ in runs(where)} == {"running"}
 
 

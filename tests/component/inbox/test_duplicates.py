@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from billhook.inbox import ContentKey, DeliveryFilter, DuplicateRun, RunOptions, RunPlan, locks
+from billhook.inbox import ContentKey, DeliveryFilter, RunOptions, RunPlan, UncalledRun, locks
 from billhook.inbox.deliveries import count, details, page
 from billhook.inbox.operations import ReplayResult, replay
 from support.inbox_view import NOON, change, incoming, rows, value
@@ -46,7 +46,7 @@ def test_a_content_duplicate_is_stored_marked_and_not_handled(inbox, where):
     third, of_third = planned(inbox, "c", seconds=70)
 
     assert none == []
-    assert [*twins, *of_third] == [DuplicateRun(second, "h", first), DuplicateRun(third, "h", first)]
+    assert [*twins, *of_third] == [UncalledRun(second, "h", first), UncalledRun(third, "h", first)]
     assert runs(where) == [
         (first, "due", None), (second, "discarded", first), (third, "discarded", first)
     ]  # fmt: skip
@@ -64,7 +64,7 @@ def test_a_content_duplicate_is_not_handled_after_any_result_of_the_original(inb
 
         again, twins = planned(inbox, f"after {state}")
 
-        assert twins == [DuplicateRun(again, "h", first)], state
+        assert twins == [UncalledRun(again, "h", first)], state
 
 
 def test_another_value_handler_or_no_identity_makes_no_content_duplicate(inbox, where):
@@ -83,7 +83,7 @@ def test_content_duplicates_are_recognised_within_the_window(inbox):
     within, twins = planned(inbox, "b", seconds=3600, window=3600)
     _, none = planned(inbox, "c", seconds=3601, window=3600)
 
-    assert twins == [DuplicateRun(within, "h", first)]
+    assert twins == [UncalledRun(within, "h", first)]
     assert none == []
 
 
@@ -94,7 +94,7 @@ def test_after_the_window_a_new_original_begins(inbox):
     _, twins = planned(inbox, "d", seconds=150, window=100)
 
     assert none == []
-    assert [one.twin_of for one in twins] == [third]
+    assert [one.other for one in twins] == [third]
     assert first != third
 
 
@@ -106,7 +106,7 @@ def test_a_delivery_planned_late_is_a_duplicate_of_one_handled_meanwhile(inbox, 
     with inbox.transaction("planner") as transaction:
         transaction.plan([plan(late, seconds=0, window=3600)], at(4000))
 
-    assert transaction.duplicates == ([DuplicateRun(late, "h", first)] if is_duplicate else [])
+    assert transaction.duplicates == ([UncalledRun(late, "h", first)] if is_duplicate else [])
 
 
 def test_the_second_of_two_deliveries_planned_together_is_the_duplicate(inbox, where):
@@ -117,7 +117,7 @@ def test_the_second_of_two_deliveries_planned_together_is_the_duplicate(inbox, w
         # With one for a handler that has no identity.
         transaction.plan([*plans, RunPlan(other, ("free",))], NOON)
 
-    assert transaction.duplicates == [DuplicateRun(ids[2], "h", ids[0]), DuplicateRun(ids[3], "h", ids[0])]
+    assert transaction.duplicates == [UncalledRun(ids[2], "h", ids[0]), UncalledRun(ids[3], "h", ids[0])]
     assert [state for _, state, _ in runs(where)] == ["due", "due", "discarded", "discarded", "due"]
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from sqlalchemy import select
 
-from billhook.inbox import HandlerLimits, RunOptions, RunState, overview
+from billhook.inbox import HandlerLimits, RunOptions, RunState, WorkerRecord, overview
 from billhook.inbox.overview import HandlerBacklog, read_overview
 from billhook.inbox.schema import run
 from billhook.status import through_text, unfinished_text
@@ -130,6 +130,14 @@ def test_no_handler_is_through_sooner_than_its_own_rate_allows(inbox):
 
     assert unlimited.through_at == at(100 + 5 * 20)
     assert backlogs(inbox, 100)["h"].through_at == at(100 + 5 * 60)
+
+
+def test_a_worker_that_is_younger_than_five_minutes_is_as_fast_as_it_was_since_its_start(inbox):
+    put_many(inbox, 30)
+    inbox.record_worker(WorkerRecord("w", "worker", 1, at(240)), at(300))
+    settle(inbox, claim(inbox, 20), seconds=300)
+
+    assert backlogs(inbox, 300)["h"].through_at == at(300 + 10 * 3)
 
 
 def test_the_rate_of_many_is_told_by_the_last_of_them(inbox, monkeypatch):

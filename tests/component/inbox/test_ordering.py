@@ -15,7 +15,7 @@ from billhook.inbox import (
     RunOptions,
     RunPlan,
     RunState,
-    SupersededRun,
+    UncalledRun,
     locks,
     ordering,
     runs,
@@ -96,7 +96,7 @@ def test_a_retry_is_discarded_where_only_the_newest_counts_and_a_newer_one_waits
         keys = [OrderKey("h", "k", newest_only=True), OrderKey("h", "k")]
         found = ordering.discard_superseded(connection, keys, at(5))
 
-    assert found == ([SupersededRun(first, "h", newer)] if is_superseded else [])
+    assert found == ([UncalledRun(first, "h", newer)] if is_superseded else [])
     assert states(where)[0] == ("discarded" if is_superseded else "due")
 
 

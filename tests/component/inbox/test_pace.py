@@ -289,6 +289,8 @@ STOPPED = [  # its engine, how many minutes ago it stopped and a delivery came, 
     ("celery", 11, 11, DUE, True),
     ("thread", 11, 11, None, False),
     ("drain", 11, 11, None, False),
+    ("worker drain", 11, 11, None, True),  # by hand, beside workers that were stopped
+    ("thread drain", 11, 11, None, False),
     ("worker", 9, 11, None, False),
     ("worker", 11, 9, None, False),
     ("worker", 11, 9, DUE, False),
@@ -303,9 +305,10 @@ def test_workers_that_stopped_in_order_are_missed_when_a_delivery_waits(
     inbox, put, engine, stopped, came, runs, expected
 ):
     inbox.pause_handler("paused", None, NOON)
-    inbox.record_worker(WorkerRecord("w", engine, 1, NOON), NOON)
-    with inbox.database.write() as connection:
-        record_stop(connection, "w", NOW - stopped * MINUTE)
+    for number, each in enumerate(engine.split()):
+        inbox.record_worker(WorkerRecord(f"w{number}", each, 1, NOON), NOON)
+        with inbox.database.write() as connection:
+            record_stop(connection, f"w{number}", NOW - stopped * MINUTE + number * SECOND)
     put(1, (came, came), runs or (), state=None if runs else "received")
 
     update_issues(inbox, NOW)
@@ -314,6 +317,14 @@ def test_workers_that_stopped_in_order_are_missed_when_a_delivery_waits(
     inbox.record_worker(WorkerRecord("next", "worker", 1, NOW), NOW + SECOND)
     update_issues(inbox, NOW + SECOND)
     assert [one.state for one in list_issues(inbox)] == [IssueState.RESOLVED] * expected
+
+
+def test_what_was_tried_hides_no_delivery_that_waits_for_its_first_attempt(inbox, put):
+    put(1_001, (25, 25), [("book", "retried")])
+    put(1, (11, 11), DUE)
+
+    with inbox.database.read() as connection:
+        assert pace.first_untried_at(connection, ["book"], NOW) == NOW - 11 * MINUTE
 
 
 def test_workers_that_stopped_in_order_are_missed_again_by_a_later_delivery(inbox, put, where):

@@ -13,7 +13,6 @@ from billhook import Handlers
 from billhook.engines.worker import MAX_POLL_SECONDS
 from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
-from billhook.inbox.diagnosis import inbox_facts
 from billhook.inbox.postgres import waker
 from support.apps import deliver
 from support.inbox_view import incoming, open_inbox, rows, upgraded, value
@@ -241,7 +240,7 @@ def test_the_time_limits_of_the_url_hold_in_each_transaction(url, one_session):
 
 def pooler_of(url, **options):
     inbox = open_inbox(url, **options)
-    facts = inbox_facts(inbox)
+    facts = inbox.database.facts()
     inbox.close()
     said = [(one.level, one.code) for one in facts.problems(2, 1) if one.code == "pooler"]
     return facts.pooler, facts.inbox_bytes > 0, said

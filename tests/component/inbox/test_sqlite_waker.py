@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import stat
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from billhook.inbox.sqlite.waker import FifoWaker
+from support.processes import clean_environment, run_command
 
 
 @pytest.fixture
@@ -103,6 +106,52 @@ def test_a_process_short_of_descriptors_notifies_whom_it_can_and_removes_no_pipe
     assert (early.wait(1), late.wait(1)) == (True, True)
     early.close()
     late.close()
+
+
+def test_a_listener_whose_folder_was_deleted_makes_its_pipe_again(tmp_path, wakers):
+    listener, sender = wakers
+    listener.fileno()
+    shutil.rmtree(tmp_path / "pipes")
+
+    listener.fileno()
+    sender.wake()
+
+    assert listener.wait(1) is True
+
+
+UNDER_EVENTLET = """
+import eventlet; eventlet.monkey_patch()
+import os, pathlib, sys
+from billhook.inbox.sqlite.waker import FifoWaker
+sender, listener = (FifoWaker(pathlib.Path(sys.argv[1])) for _ in range(2))
+descriptor = listener.fileno()
+sender.wake()
+os.close(descriptor)  # as if its process were killed
+with eventlet.Timeout(5):
+    sender.wake()
+print(os.listdir(sys.argv[1]))
+"""
+
+
+def test_under_eventlet_nobody_waits_for_a_listener_that_was_killed(tmp_path):
+    pytest.importorskip("eventlet")
+
+    done = run_command([sys.executable, "-c", UNDER_EVENTLET, tmp_path / "pipes"], env=clean_environment())
+
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_root_notifies_the_workers_of_the_user_whose_inbox_it_is(tmp_path, wakers, monkeypatch):
+    listener, sender = wakers
+    listener.fileno()
+    with contextlib.suppress(PermissionError):  # whoever is not root is the user itself
+        os.chown(tmp_path / "pipes", 12345, -1)
+        os.chown(tmp_path, 12345, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    sender.wake()
+
+    assert listener.wait(1) is True
 
 
 def test_a_replaced_folder_is_an_error_for_the_listener_only(tmp_path, wakers):

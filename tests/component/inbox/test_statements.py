@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import sqlalchemy
 
+from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.schema import metadata
 from support.inbox_view import close_inboxes, open_inbox, place_of, postgres
-from support.inbox_work import do_everything
+from support.inbox_work import FILTERS, do_everything
 from support.postgres import BOTH, fresh_schema
 from support.query_plans import fill
 from support.statements import Executed, executed_on, listed, never_executed, without_plans
@@ -84,6 +86,7 @@ def test_every_statement_is_among_them(collected):
     """What is added to the inbox is called by `do_everything` too, or its statements were not looked at."""
     lines = set().union(*(each.executed.lines for each in collected.values()))
     assert never_executed(lines) == []
+    assert {each.name for each in fields(DeliveryFilter) if each.metadata} <= {*FILTERS, "issue"}
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -56,6 +56,10 @@ def gunicorn():
         yield {"gunicorn.socket": ours}
 
 
+class BodyStream(io.BytesIO):
+    failed = False  # as that of gunicorn 27
+
+
 def make_receiver(inbox, clock, woken, deadline_seconds=LONG_DEADLINE_SECONDS):
     rules = DeliveryRules(
         clock,
@@ -122,6 +126,17 @@ def test_a_request_without_a_content_type_is_as_good(receiver, where):
 
     assert accept(receiver, headers=headers).status == 200
     assert "CONTENT_TYPE" not in rows(where, "SELECT headers FROM delivery")[0][0]
+
+
+@pytest.mark.parametrize(
+    ("length", "status", "closes"), [("2", 200, False), ("3", 400, True), ("101", 413, False)]
+)
+def test_only_a_body_that_is_incomplete_closes_its_connection(receiver, length, status, closes):
+    stream = BodyStream(b"{}")
+
+    answer = accept(receiver, **{"CONTENT_LENGTH": length, "wsgi.input": stream})
+
+    assert (answer.status, stream.failed) == (status, closes)
 
 
 def test_a_body_read_by_the_app_is_used_if_its_length_is_the_declared_one(receiver):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,20 +12,12 @@ from sqlalchemy import func, select
 from billhook.errors import ConfigError
 from billhook.sandbox import Sandbox, SandboxOptions
 from billhook.sandbox.storage import tables
-from billhook.sandbox.storage.database import SandboxDatabase
 from support.receivers import deliveries, flush, receiving, subscribe, trigger
 from support.sandbox import running
 
 IN_USE = "another sandbox is using this database: stop it, or give this one a database of its own"
 
 
-@pytest.fixture
-def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tell at once that a database is in use."""
-    monkeypatch.setattr("billhook.sandbox.storage.database.LOCK_TIMEOUT_SECONDS", 0)
-
-
-@pytest.mark.usefixtures("without_waiting")
 def test_a_second_sandbox_on_one_database_is_refused_until_the_first_has_ended(sandbox_url: str) -> None:
     first = Sandbox(SandboxOptions(database_url=sandbox_url))
     try:
@@ -38,22 +27,6 @@ def test_a_second_sandbox_on_one_database_is_refused_until_the_first_has_ended(s
         first.close()
 
     Sandbox(SandboxOptions(database_url=sandbox_url)).close()
-
-
-@pytest.mark.slow
-def test_who_comes_while_another_is_ending_waits_for_it(sandbox_url: str) -> None:
-    code = (
-        "import sys; from billhook.sandbox.storage.database import SandboxDatabase\n"
-        "opened = SandboxDatabase(sys.argv[1]); print('open', flush=True); sys.stdin.read(); opened.close()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, sandbox_url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"open\n"
-        os.kill(other.pid, signal.SIGKILL)
-
-        SandboxDatabase(sandbox_url).close()
 
 
 def test_every_file_of_the_database_is_its_owners_alone(tmp_path: Path) -> None:

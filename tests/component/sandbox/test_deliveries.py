@@ -81,7 +81,7 @@ def test_a_sandbox_with_nothing_to_send_runs_no_queries() -> None:
             asked.append(statement)
 
     with receiving() as receiver, running() as sandbox:
-        event.listen(sandbox.sandbox.service.database._engine, "before_cursor_execute", note)
+        event.listen(sandbox.sandbox.service._engine, "before_cursor_execute", note)
         subscribe(sandbox, "PingTest", receiver.url)
         flush(sandbox)
         assert asked  # or nothing would be proved

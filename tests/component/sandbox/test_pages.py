@@ -125,8 +125,8 @@ def test_a_page_that_fails_says_so_and_nothing_of_why(
     sandbox: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser = PagesBrowser.logged_in(sandbox)
-    sandbox.sandbox.service.database.close()
-    monkeypatch.setattr(sandbox.sandbox.service.database, "reading", None)
+    sandbox.sandbox.service.close()
+    monkeypatch.setattr(sandbox.sandbox.service, "transaction", None)
     page = browser.get("/customers")
 
     assert page.status_code == 500

@@ -10,7 +10,6 @@ import pytest
 
 from billhook.errors import ConfigError
 from billhook.sandbox import Sandbox, SandboxOptions
-from billhook.sandbox.storage.database import SandboxDatabase
 from support.templates import new_inbox
 
 OF_OTHERS = "the sandbox's database holds tables of something else: give the sandbox a file of its own"
@@ -77,5 +76,5 @@ def test_a_database_that_cannot_be_opened_is_reported_in_one_line(
 
     for url, told in UNFIT_URLS.items():
         with pytest.raises(ConfigError, match=told) as caught:
-            SandboxDatabase(url)
+            Sandbox(SandboxOptions(database_url=url))
         assert "\n" not in str(caught.value), url

@@ -10,7 +10,7 @@ import pytest
 
 from billhook import Discard, Handlers, Retry
 from billhook.events import PingTest
-from billhook.handlers import Delivery, Handler, RetryDecision, RetrySchedule, call, decide
+from billhook.handlers import Delivery, Handler, RetrySchedule, call, retry_after
 from billhook.handlers.handler import ERROR_LIMIT, TRACEBACK_LIMIT
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
@@ -176,26 +176,22 @@ def test_texts_are_cut_to_a_size_worth_storing():
 SCHEDULE = RetrySchedule.of((10, 60))
 
 
-def test_decide_depends_on_the_error_and_the_attempt():
+def test_the_wait_depends_on_the_error_and_the_attempt():
     decisions = [
-        (ValueError(), 1, RetryDecision(retry_after_seconds=10)),
-        (ValueError(), 2, RetryDecision(retry_after_seconds=60)),
-        (ValueError(), 3, RetryDecision()),
-        (ValueError(), 99, RetryDecision()),
-        (Retry(), 1, RetryDecision(retry_after_seconds=10)),
-        (Retry(after_seconds=5), 1, RetryDecision(retry_after_seconds=5)),
-        (Retry(after_seconds=0), 2, RetryDecision(retry_after_seconds=0)),
-        (Retry(after_seconds=5), 3, RetryDecision()),
-        (Discard("why"), 1, RetryDecision(discarded=True)),
-        (Discard(), 3, RetryDecision(discarded=True)),
-        (SystemExit(), 1, RetryDecision(retry_after_seconds=10)),
+        (ValueError(), 1, 10),
+        (ValueError(), 2, 60),
+        (ValueError(), 3, None),
+        (ValueError(), 99, None),
+        (Retry(), 1, 10),
+        (Retry(after_seconds=5), 1, 5),
+        (Retry(after_seconds=0), 2, 0),
+        (Retry(after_seconds=5), 3, None),
+        (SystemExit(), 1, 10),
     ]
 
-    found = [(error, number, decide(error, number, SCHEDULE)) for error, number, _ in decisions]
+    found = [(error, number, retry_after(error, number, SCHEDULE)) for error, number, _ in decisions]
     assert found == decisions
     assert (SCHEDULE.attempts, RetrySchedule.of(()).attempts) == (3, 1)
-    outcomes = (RetryDecision(), RetryDecision(discarded=True), RetryDecision(retry_after_seconds=0))
-    assert [outcome.dead for outcome in outcomes] == [True, False, False]
 
 
 def test_a_handlers_own_decision_has_a_text_and_a_wait_that_can_be():
@@ -219,7 +215,7 @@ def test_a_delivery_does_not_show_its_body_or_headers():
 def test_a_step_of_the_schedule_takes_up_to_the_jitter_longer_and_never_less():
     schedule = RetrySchedule.of([10, 0, 60])
     waits = {
-        attempt: [decide(OSError(), attempt, schedule, jitter=0.1).retry_after_seconds for _ in range(500)]
+        attempt: [retry_after(OSError(), attempt, schedule, jitter=0.1) for _ in range(500)]
         for attempt in (1, 2, 3)
     }
 
@@ -227,6 +223,6 @@ def test_a_step_of_the_schedule_takes_up_to_the_jitter_longer_and_never_less():
     assert (min(waits[1]) < 10.2, max(waits[1]) > 10.8, len(set(waits[1])) > 400) == (True, True, True)
     assert set(waits[2]) == {0}
     assert all(60 <= wait <= 66 for wait in waits[3])
-    assert decide(OSError(), 4, schedule, jitter=0.1).dead
-    assert {decide(OSError(), 1, schedule).retry_after_seconds for _ in range(20)} == {10}
-    assert decide(Retry(after_seconds=7), 1, schedule, jitter=1.0).retry_after_seconds == 7
+    assert retry_after(OSError(), 4, schedule, jitter=0.1) is None
+    assert {retry_after(OSError(), 1, schedule) for _ in range(20)} == {10}
+    assert retry_after(Retry(after_seconds=7), 1, schedule, jitter=1.0) == 7

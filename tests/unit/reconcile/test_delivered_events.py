@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import billhook
+from billhook.cli.reconcile import TYPES
 from billhook.events import EVENT_TYPES, CreditPoolDepleted, CreditPoolIncreased, InvoiceApproved, sample
 from billhook.inbox.searches import ReadBody
-from billhook.reconcile import EVENT_TYPES_CHECKED, DeliveredEvents, MissingEvent, synthetic
+from billhook.reconcile import DeliveredEvents, MissingEvent, synthetic
 from billhook.reconcile.delivered_events import PROVING_TYPES, CreditChange
 from billhook.resources import Contract, Invoice
 from billhook.resources import sample as sample_resource
@@ -116,7 +117,7 @@ def test_the_page_says_of_every_event_whether_it_can_be_missing():
 
     named = {name for cell in table for name in cell.replace(",", " ").split()}
 
-    assert named == set(PROVING_TYPES) == {*EVENT_TYPES_CHECKED, "AnonymousCustomer"}
+    assert named == set(PROVING_TYPES) == {*TYPES, "AnonymousCustomer"}
     assert set(others.partition(".")[0].replace(",", " ").split()) == set(EVENT_TYPES) - named
 
 

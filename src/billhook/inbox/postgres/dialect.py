@@ -29,7 +29,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB
 from sqlalchemy.types import TypeEngine
 
 from billhook.inbox import locks
-from billhook.inbox.dialect import FirstRuns, InboxDialect, Processor, RunUpdate
+from billhook.inbox.dialect import FirstRuns, InboxDialect, RunUpdate
 from billhook.inbox.records import RunPlan, RunResult
 from billhook.inbox.schema import delivery, run, watermark
 from billhook.inbox.sql import TextOfTables, in_parameter, json_text, name_of
@@ -88,14 +88,12 @@ class PostgresDialect(InboxDialect):
         "JOIN pg_namespace ON pg_namespace.oid = relnamespace "
         "WHERE nspname = :schema AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped"
     )
-
-    def time_writer(self, by_driver: Processor) -> Processor:
-        """Leave it to the driver."""
-        return by_driver
-
-    def time_reader(self, by_driver: Processor) -> Processor:
-        """Leave it to the driver."""
-        return by_driver
+    in_list = "{} = ANY ({})"
+    position = "position({value} IN {column})"
+    hour = "date_trunc('hour', {}, 'UTC')"
+    minute = "date_trunc('minute', {}, 'UTC')"
+    by_index = ""
+    """It takes the two conditions for a rare coincidence, and would read all rows."""
 
     def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
         """Return the type of an array."""
@@ -114,38 +112,6 @@ class PostgresDialect(InboxDialect):
     def insert(self, table: Table) -> postgresql.Insert:
         """Return PostgreSQL's insert."""
         return postgresql.insert(table)
-
-    def in_list(self, column: str, values: str) -> str:
-        """Return the condition for an array."""
-        return f"{column} = ANY ({values})"
-
-    def position(self, value: str, column: str) -> str:
-        """Return the place by position()."""
-        return f"position({value} IN {column})"
-
-    def hour(self, moment: str) -> str:
-        """Return the hour by date_trunc()."""
-        return f"date_trunc('hour', {moment}, 'UTC')"
-
-    def minute(self, moment: str) -> str:
-        """Return the minute by date_trunc()."""
-        return f"date_trunc('minute', {moment}, 'UTC')"
-
-    def by_index(self, condition: str) -> str:
-        """Return nothing: it takes the two conditions for a rare coincidence, and would read all rows."""
-        return ""
-
-    def index_words(self, condition: ColumnElement[bool]) -> Sequence[ColumnElement[bool]]:
-        """Return nothing."""
-        return []
-
-    def hour_text(self, moment: ColumnElement[datetime]) -> ColumnElement[str]:
-        """Return the hour by to_char()."""
-        return func.to_char(func.timezone("UTC", moment), "YYYY-MM-DD HH24")
-
-    def json_object(self, key: ColumnElement[str], value: ColumnElement[Any]) -> ColumnElement[Any]:
-        """Return json_object_agg()."""
-        return func.json_object_agg(key, value)
 
     def insert_runs(
         self, connection: Connection, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]

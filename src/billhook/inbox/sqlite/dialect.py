@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox.dialect import FirstRuns, InboxDialect, Processor, RunUpdate, with_own
+from billhook.inbox.dialect import FirstRuns, InboxDialect, RunUpdate, with_own
 from billhook.inbox.schema import run
 from billhook.inbox.sql import UtcDateTime
 
@@ -36,22 +36,40 @@ EVERY_COLUMN = (
 )
 
 
+_TEXT_LENGTH = len("2026-01-31 23:59:59.000000")
+
+
+def _moment(text: str | None) -> datetime | None:
+    """Return the time that `utc_text` has written, or an operator: without a zone or a time, or with them."""
+    if text is None:
+        return None
+    if len(text) == _TEXT_LENGTH:
+        return datetime.fromisoformat(f"{text}+00:00")  # at once: a zone given later takes ten times as long
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def utc_text(moment: datetime) -> str:
+    """Return a time as SQLAlchemy writes it to SQLite: UTC, `2026-01-31 23:59:59.000000`."""
+    # Not by strftime: that takes three times as long, twice for each delivery.
+    return moment.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
+
+
 class SqliteDialect(InboxDialect):
     """The SQL of SQLite, whose write transactions lock the whole file: there is no lock to be taken."""
 
     watermark_lag = timedelta(seconds=2)
     every_column = text(EVERY_COLUMN)
-
     # Times not by SQLAlchemy's own type, which have no zone: six are read for each delivery that is handled,
     # and a second function for the zone would cost more than reading them.
-
-    def time_writer(self, by_driver: Processor) -> Processor:
-        """Return what makes a text of a time."""
-        return lambda value: None if value is None else utc_text(value)
-
-    def time_reader(self, by_driver: Processor) -> Processor:
-        """Return what makes a time of a text."""
-        return _moment
+    write_time = staticmethod(lambda moment: None if moment is None else utc_text(moment))
+    read_time = staticmethod(_moment)
+    in_list = "{} IN (SELECT value FROM json_each({}))"
+    position = "instr({column}, {value})"
+    hour = "substr({}, 1, 13) || ':00:00.000000'"
+    minute = "substr({}, 1, 16) || ':00.000000'"
+    by_index = "{} AND "
+    """It knows a partial index by its words."""
 
     def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
         """Return the type of a JSON text."""
@@ -73,38 +91,6 @@ class SqliteDialect(InboxDialect):
     def insert(self, table: Table) -> sqlite.Insert:
         """Return SQLite's insert."""
         return sqlite.insert(table)
-
-    def in_list(self, column: str, values: str) -> str:
-        """Return the condition for a JSON text."""
-        return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - of compiled clauses
-
-    def position(self, value: str, column: str) -> str:
-        """Return the place by instr()."""
-        return f"instr({column}, {value})"
-
-    def hour(self, moment: str) -> str:
-        """Return the beginning of the text, and the end of an hour's."""
-        return f"substr({moment}, 1, 13) || ':00:00.000000'"
-
-    def minute(self, moment: str) -> str:
-        """Return the beginning of the text, and the end of a minute's."""
-        return f"substr({moment}, 1, 16) || ':00.000000'"
-
-    def by_index(self, condition: str) -> str:
-        """Return the condition: SQLite knows a partial index by its words."""
-        return f"{condition} AND "
-
-    def index_words(self, condition: ColumnElement[bool]) -> Sequence[ColumnElement[bool]]:
-        """Return the condition."""
-        return [condition]
-
-    def hour_text(self, moment: ColumnElement[datetime]) -> ColumnElement[str]:
-        """Return the beginning of the text."""
-        return func.substr(moment, 1, 13)
-
-    def json_object(self, key: ColumnElement[str], value: ColumnElement[Any]) -> ColumnElement[Any]:
-        """Return json_group_object()."""
-        return func.json_group_object(key, value)
 
     def insert_runs(
         self, connection: Connection, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
@@ -187,22 +173,3 @@ def _compile_for_driver(statement: Insert | Update) -> tuple[str, list[str], lis
         names,
         [name for name, value in compiled.binds.items() if isinstance(value.type, UtcDateTime)],
     )
-
-
-_TEXT_LENGTH = len("2026-01-31 23:59:59.000000")
-
-
-def _moment(text: str | None) -> datetime | None:
-    """Return the time that `utc_text` has written, or an operator: without a zone or a time, or with them."""
-    if text is None:
-        return None
-    if len(text) == _TEXT_LENGTH:
-        return datetime.fromisoformat(f"{text}+00:00")  # at once: a zone given later takes ten times as long
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def utc_text(moment: datetime) -> str:
-    """Return a time as SQLAlchemy writes it to SQLite: UTC, `2026-01-31 23:59:59.000000`."""
-    # Not by strftime: that takes three times as long, twice for each delivery.
-    return moment.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import posix
 import stat
 import threading
 import time
@@ -54,7 +55,8 @@ class FifoWaker:
                 self._listed_at_ns = 0
             for name, descriptor in list(self._opened.items()):
                 try:
-                    os.write(descriptor, b"!")
+                    # Not os.write: eventlet's tries for ever where no process reads any more.
+                    posix.write(descriptor, b"!")
                 except BlockingIOError:
                     pass  # the pipe is full of notifications already
                 except OSError:
@@ -93,6 +95,9 @@ class FifoWaker:
         return self._listening().descriptor
 
     def _listening(self) -> ListenerPipe:
+        if self._own is not None and self._own.is_removed:
+            self._own.close()
+            self._own = None
         if self._own is None:
             self.wake()  # which removes what killed processes have left, without any delivery too
             self._own = self.listener()
@@ -130,6 +135,11 @@ class ListenerPipe:
         self.descriptor = os.open(hidden, os.O_RDWR | os.O_NONBLOCK)
         hidden.rename(self._path)
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether the pipe was deleted, so that no waker finds it."""
+        return os.fstat(self.descriptor).st_nlink == 0
+
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until a notification or the end of the time; True for the former."""
         ready = wait_readable((self.descriptor,), max(0.0, timeout_seconds))
@@ -157,8 +167,12 @@ def _open_to_notify(path: Path) -> int:
 
 
 def _own_folder_changed_at_ns(path: Path) -> int:
-    """Return when the folder of listeners was changed; OSError for a link, or the folder of another user."""
+    """Return when the folder of listeners was changed; OSError for a link, or the folder of a stranger.
+
+    Root also notifies the workers of the user whose folder the inbox is in.
+    """
     found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), 0):
+    users = {os.geteuid(), 0, path.parent.stat().st_uid if os.geteuid() == 0 else 0}
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in users:
         raise OSError(f"{path} is not a folder of this user: remove it")
     return found.st_mtime_ns

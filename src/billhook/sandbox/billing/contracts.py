@@ -54,7 +54,12 @@ def owned_spans(
         if seller.contract_id == contract_id:
             break
         if product_id in seller.product_ids:
-            left = [part for each in left for part in _without(each, seller)]
+            left = [
+                part
+                for begin, end in left
+                for part in ((begin, min(end, seller.start)), (max(begin, seller.end), end))
+                if part[0] < part[1]
+            ]
     return left
 
 
@@ -81,12 +86,6 @@ def is_handed_over(sellers: Sequence[Seller], contract_id: str, product_id: str,
         and seller.start.date() == end.date()
         for seller in sellers
     )
-
-
-def _without(span: TimeSpan, seller: Seller) -> list[TimeSpan]:
-    begin, end = span
-    parts = [(begin, min(end, seller.start)), (max(begin, seller.end), end)]
-    return [part for part in parts if part[0] < part[1]]
 
 
 CATALOG_PRODUCTS = Repository(catalog_product, CatalogProduct, "cat")

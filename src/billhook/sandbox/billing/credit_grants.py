@@ -72,7 +72,6 @@ def _find_or_create_product(tx: Transaction, product_id: str | None, kind: str |
             tx, NewCreditProduct(name="Credits", balance_kind=kind)
         )
     # The id is the user's own, so it may be any text; the name starts out the same.
-    check_key(product_id, "creditProductId")
     data = {"name": product_id, "balanceKind": kind or str(CreditKind.MONETARY)}
     return CREDIT_PRODUCTS.find(tx, product_id) or CREDIT_PRODUCTS.add(tx, data, resource_id=product_id)
 
@@ -104,14 +103,13 @@ def check_amount(amount: Decimal, param: str) -> None:
 
 
 def check_grant(credit_grant: CreditGrant, where: str) -> None:
-    """Reject an invalid grant; `where` is its path in the request."""
+    """Reject an invalid grant; `where` is its path in the request, with a point at its end."""
     if credit_grant.grant_amount is not None:
-        check_amount(credit_grant.grant_amount, f"{where}.grantAmount")
+        check_amount(credit_grant.grant_amount, f"{where}grantAmount")
     if credit_grant.price is not None and (credit_grant.price < 0 or not is_in_range(credit_grant.price)):
-        raise invalid_request("price must be zero or more, with at most 100 digits", f"{where}.price")
-    check_choice(credit_grant.balance_kind, CreditKind, f"{where}.balanceKind")
-    if credit_grant.credit_product_id is not None:
-        check_key(credit_grant.credit_product_id, f"{where}.creditProductId")
+        raise invalid_request("price must be zero or more, with at most 100 digits", f"{where}price")
+    check_choice(credit_grant.balance_kind, CreditKind, f"{where}balanceKind")
+    check_key(credit_grant.credit_product_id, f"{where}creditProductId")
 
 
 def deduct(tx: Transaction, customer_id: str, amount: Decimal) -> None:
@@ -150,24 +148,23 @@ def start_schedule(tx: Transaction, contract: ContractRecord) -> None:
 
     For a contract that began in the past this includes past cycles, since they are billed now, too.
     """
-    # A contract that renews has no last grant.
-    ends_at = MAX_TIME if contract.end_date is None or renews(contract) else contract.end_date
-    moment = _next_grant_at(contract, contract.start_date - _MICROSECOND)
-    # All grants that are due already, each charged to the cycle that it belongs to.
-    while moment is not None and moment <= tx.now and moment < ends_at:
-        _grant_due(tx, contract, moment)
-        moment = _next_grant_at(contract, moment)
-    if moment is not None:
-        scheduled_jobs.schedule(tx, moment, "credit_grant", contract.id)
+    _grant_from(tx, contract, _next_grant_at(contract, contract.start_date - _MICROSECOND))
 
 
 def handle_scheduled_grant(tx: Transaction, contract_id: str) -> None:
     """Handle the job `credit_grant`: grant the credits of a contract that are due, and schedule the next."""
-    contract = CONTRACTS.get(tx, contract_id)
-    _grant_due(tx, contract, tx.now)
-    next_at = _next_grant_at(contract, tx.now)
-    if next_at is not None:
-        scheduled_jobs.schedule(tx, next_at, "credit_grant", contract.id)
+    _grant_from(tx, CONTRACTS.get(tx, contract_id), tx.now)
+
+
+def _grant_from(tx: Transaction, contract: ContractRecord, moment: datetime | None) -> None:
+    """Grant what is due from `moment` on, each charged to the cycle that it belongs to; schedule the next."""
+    # A contract that renews has no last grant.
+    ends_at = MAX_TIME if contract.end_date is None or renews(contract) else contract.end_date
+    while moment is not None and moment <= tx.now and moment < ends_at:
+        _grant_due(tx, contract, moment)
+        moment = _next_grant_at(contract, moment)
+    if moment is not None and moment < ends_at:
+        scheduled_jobs.schedule(tx, moment, "credit_grant", contract.id)
 
 
 def credit_charges(

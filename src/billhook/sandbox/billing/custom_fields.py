@@ -25,20 +25,17 @@ DEFINITIONS = Repository(custom_field, CustomField, "cf")
 _MOMENT: TypeAdapter[object] = TypeAdapter(UtcDatetime)
 
 
-def definitions(tx: Transaction, entity: str) -> list[CustomField]:
-    """Return the definitions for `entity`: Customer or Contract."""
-    return DEFINITIONS.all(tx, custom_field.c.entity == entity)
-
-
 def set_values(
     tx: Transaction, entity: str, values: Sequence[CustomFieldValue], inputs: Sequence[CustomFieldInput]
 ) -> list[CustomFieldValue]:
-    """Return `values` with those of `inputs` set. A null removes its value; the other values stay.
+    """Return the `values` of a Customer or Contract with those of `inputs` set.
+
+    A null removes its value; the other values stay.
 
     An input without a matching definition creates one if it has customFieldName and valueType; otherwise it
     is rejected, and so is a value that its definition does not allow.
     """
-    known = definitions(tx, entity)
+    known = DEFINITIONS.all(tx, custom_field.c.entity == entity)
     found = {value.custom_field_definition_id: value for value in values}
     for n, field_input in enumerate(inputs):
         where = f"customFields.{n}"
@@ -52,7 +49,9 @@ def set_values(
             text, param = _stored_text(definition.value_type or "String", field_input.value), f"{where}.value"
             if text is None:
                 raise invalid_request(f"the definition requires a {definition.value_type} here", param)
-            found[definition.id] = _value(definition, text)
+            found[definition.id] = CustomFieldValue(
+                custom_field_definition_id=definition.id, value=text, field_name=definition.custom_field_name
+            )
     return list(found.values())
 
 
@@ -99,12 +98,6 @@ def _create_definition(
     data = {str(CustomField.model_fields[each].alias): getattr(field_input, each) for each in origin}
     data |= {"entity": entity, "customFieldName": name, "valueType": kind}
     return DEFINITIONS.add(tx, data)
-
-
-def _value(definition: CustomField, text: str) -> CustomFieldValue:
-    return CustomFieldValue(
-        custom_field_definition_id=definition.id, value=text, field_name=definition.custom_field_name
-    )
 
 
 def _stored_text(value_type: str, value: object) -> str | None:

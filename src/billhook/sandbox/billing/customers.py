@@ -19,7 +19,7 @@ from billhook.resources import Customer, CustomerUpdate
 from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.billing import custom_fields, money
 from billhook.sandbox.billing.money import EXACT, in_dollars
-from billhook.sandbox.errors import check_key, invalid_request, key_error
+from billhook.sandbox.errors import already_exists, check_key, invalid_request, key_error
 from billhook.sandbox.options import MAX_ALIASES
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction
@@ -203,15 +203,11 @@ def _check_owner(tx: Transaction, request: CustomerUpdate, owner_id: str) -> Non
         names.setdefault(request.external_id, "externalId")
     taken = [names[name] for name, owner in ids_by_alias(tx, names).items() if owner != owner_id]
     if taken:
-        raise invalid_request("another customer has this name", *taken, code="already_exists")
+        raise already_exists("another customer has this name", *taken)
     for n, each in enumerate(request.external_integration or []):
         owner = id_by_integration(tx, str(each.type), str(each.id))
         if owner not in (None, owner_id):
-            raise invalid_request(
-                "another customer is linked to this entity",
-                f"externalIntegration.{n}.id",
-                code="already_exists",
-            )
+            raise already_exists("another customer is linked to this entity", f"externalIntegration.{n}.id")
 
 
 def _store_names(tx: Transaction, owner: Customer) -> None:
@@ -243,8 +239,7 @@ def _check_fields(request: CustomerUpdate) -> None:
         raise invalid_request("name is empty: give one", "name")
     if request.due_days is not None and not _DAYS.fullmatch(request.due_days):
         raise invalid_request('dueDays must be a whole number as text, such as "30"', "dueDays")
-    if request.external_id is not None:
-        check_key(request.external_id, "externalId")
+    check_key(request.external_id, "externalId")
     _check_count(request.aliases, "aliases")
     for n, name in enumerate(request.aliases or []):
         check_key(name, f"aliases.{n}")

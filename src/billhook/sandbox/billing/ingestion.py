@@ -242,5 +242,4 @@ def check_cloud_usage(request: CloudUsageSubmission) -> None:
     if not request.product_code.strip():
         raise invalid_request("productCode is empty: give one", "productCode")
     for n, result in enumerate(request.results):
-        if result.idempotency_key is not None:
-            check_key(result.idempotency_key, f"results.{n}.idempotencyKey")
+        check_key(result.idempotency_key, f"results.{n}.idempotencyKey")

@@ -234,9 +234,6 @@ def _carried_to(tx: Transaction, contract: ContractRecord) -> tuple[Decimal, Dec
 
 def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[Charge]) -> InvoiceRecord:
     """Add differences to the line items of the same usage, of an invoice that is not approved yet."""
-    # The customer has received it: late usage is charged on the next invoice.
-    if stored.approved_at is not None:
-        raise ValueError("an invoice that is approved stays as it is")
     smallest = money.smallest_unit(stored.currency)
     more = {(each.line_key, each.cycle): each for each in differences}
     charges = []

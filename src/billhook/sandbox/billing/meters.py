@@ -22,7 +22,7 @@ from billhook.fields import strict_json
 from billhook.fields.types import JsonValue, ListOf
 from billhook.resources import StoredResource
 from billhook.sandbox.billing.money import is_number
-from billhook.sandbox.errors import check_key, invalid_request
+from billhook.sandbox.errors import already_exists, check_key, invalid_request
 from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.options import MAX_CONDITIONS
 from billhook.sandbox.storage.columns import in_texts
@@ -149,21 +149,19 @@ def create(tx: Transaction, request: NewMeter) -> Meter:
         if isinstance(one.value, list) and len(one.value) > MAX_CONDITIONS:
             raise invalid_request(f"a filter has at most {MAX_CONDITIONS} values", f"filters.{n}.value")
     for name in ("event_name", "key", "property", "catalog_product_id"):
-        if (text := getattr(request, name)) is not None:
-            check_key(text, NewMeter.model_fields[name].alias or name)
+        check_key(getattr(request, name), NewMeter.model_fields[name].alias or name)
     # Keys tell meters of one event apart in aggregations.
     taken = {one.key for one in by_event_name(tx, [request.event_name]).get(request.event_name, ())}
     names = itertools.chain([request.event_name], (f"{request.event_name}-{n}" for n in itertools.count(2)))
     key = request.key or next(name for name in names if name not in taken)
     if key in taken:
-        raise invalid_request("another meter of this event has this key", "key", code="already_exists")
+        raise already_exists("another meter of this event has this key", "key")
     if (product_id := request.catalog_product_id) is not None:
         if not tx.any(catalog_product, catalog_product.c.id == product_id):
             raise invalid_request("there is no such catalog product", "catalogProductId")
         # Two meters would bill the same usage twice.
         if find_by_product(tx, product_id) is not None:
-            text = "another meter measures this product"
-            raise invalid_request(text, "catalogProductId", code="already_exists")
+            raise already_exists("another meter measures this product", "catalogProductId")
     data = request_document(request)
     return METERS.add(tx, {**data, "key": key, "filters": data.get("filters") or []})
 

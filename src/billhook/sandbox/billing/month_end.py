@@ -5,9 +5,7 @@ Source: spec, "Events", MonthEndReport and UnchargedEvents.
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import func, or_, select
 
 from billhook.events import MonthEndReport, UnchargedEvents
 from billhook.sandbox import scheduled_jobs
@@ -31,13 +29,9 @@ def handle_month_end(tx: Transaction, _: str) -> None:
     scheduled_jobs.schedule(tx, scheduled_jobs.next_month_start(end), "month_end", "")
     contract_lifecycle.bill_late_usage(tx)
     raise_event(tx, MonthEndReport(date=tx.now, report_id=new_id("rep")))
-    if _has_uncharged(tx, start, end):
-        raise_event(tx, UnchargedEvents(date=tx.now, report_id=new_id("rep")))
-
-
-def _has_uncharged(tx: Transaction, start: datetime, end: datetime) -> bool:
-    """Return whether no meter counted an event of the month, or an earlier one that came after its report."""
     reported = tx.setting(_REPORTED_KEY) or 0
     tx.store_setting(_REPORTED_KEY, tx.connection.scalar(select(func.max(event.c.seq))))
-    late = and_(event.c.at < start, event.c.seq > reported)
-    return tx.any(event, event.c.meter_ids == "", or_(and_(event.c.at >= start, event.c.at < end), late))
+    # Of the month, or of an earlier one whose report it came too late for.
+    new = or_(event.c.at >= start, event.c.seq > reported)
+    if tx.any(event, event.c.meter_ids == "", event.c.at < end, new):
+        raise_event(tx, UnchargedEvents(date=tx.now, report_id=new_id("rep")))

@@ -34,7 +34,7 @@ from billhook.sandbox.billing.cycles import (
 )
 from billhook.sandbox.billing.rating import read_tiers
 from billhook.sandbox.clock import MAX_TIME, CalendarDuration, add_months
-from billhook.sandbox.errors import check_choice, check_key, invalid_request
+from billhook.sandbox.errors import already_exists, check_choice, check_key, invalid_request
 from billhook.sandbox.options import MAX_PRODUCTS
 from billhook.sandbox.storage.database import Transaction
 
@@ -98,7 +98,7 @@ def record_fields(tx: Transaction, request: NewContract) -> dict[str, Any]:
     """
     _check_own_fields(tx, request)
     for n, grant in enumerate(request.credit_grants or []):
-        check_grant(grant, f"creditGrants.{n}")
+        check_grant(grant, f"creditGrants.{n}.")
         check_choice(grant.schedule, GRANT_SCHEDULES, f"creditGrants.{n}.schedule")
     groups = [(f"productGroups.{n}", group) for n, group in enumerate(request.product_groups or [])]
     # A contract of a plan sells the plan's products only.
@@ -141,12 +141,10 @@ def _check_own_fields(tx: Transaction, request: NewContract) -> None:
         raise invalid_request("endDate must be a day to a century after startDate", "endDate")
     if request.currency is not None:
         money.check_currency(tx, request.currency)
-    if request.external_id is not None:
-        check_key(request.external_id, "externalId")
-        # Contracts are looked up by either, so an externalId must not be another contract's id.
-        if contracts.find_named(tx, request.external_id) is not None:
-            text = "another contract has this externalId or id"
-            raise invalid_request(text, "externalId", code="already_exists")
+    check_key(request.external_id, "externalId")
+    # Contracts are looked up by either, so an externalId must not be another contract's id.
+    if request.external_id is not None and contracts.find_named(tx, request.external_id) is not None:
+        raise already_exists("another contract has this externalId or id", "externalId")
 
 
 def check_products(

@@ -11,7 +11,6 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictStr
 
-from billhook.events import CreditKind
 from billhook.fields.types import CreditKindWord, CustomerId, ExactDecimal, ListOf, UtcDatetime
 from billhook.resources import CountedPage, CreditGrant, PageQuery
 from billhook.sandbox.billing import (
@@ -26,13 +25,14 @@ from billhook.sandbox.billing.credit_grants import (
     CreditProduct,
     NewCreditProduct,
     check_amount,
+    check_grant,
     grant,
     has_expired,
 )
 from billhook.sandbox.billing.credit_pools import LedgerEntryView, LedgerReference
 from billhook.sandbox.billing.invoice_lifecycle import Payment
 from billhook.sandbox.billing.invoices import InvoiceResponseView
-from billhook.sandbox.errors import check_choice, check_key, invalid_request
+from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 
 INVOICES_GROUP = OperationGroup(
@@ -139,10 +139,7 @@ def grant_credits(call: Call[DirectGrant]) -> LedgerEntryResponse:
     # Such credits would expire in the transaction that grants them.
     if has_expired(call.tx, credit_grant):
         raise invalid_request("expirationDate must be in the future", "expirationDate")
-    check_choice(request.balance_kind, CreditKind, "balanceKind")
-    # An unknown id creates a credit product with this id, so it must be storable.
-    if request.credit_product_id is not None:
-        check_key(request.credit_product_id, "creditProductId")
+    check_grant(credit_grant, "")
     entry_id = grant(call.tx, request.customer_id, credit_grant, LedgerReference())
     return LedgerEntryResponse(entry=credit_pools.find_entry(call.tx, str(entry_id)))
 

@@ -15,7 +15,7 @@ from billhook.fields.types import Integer, UtcDatetime
 from billhook.sandbox import scheduled_jobs, tokens
 from billhook.sandbox.clock import MAX_TIME, CalendarDuration
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.operations import Call, OperationGroup, SandboxResource, Services
+from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.webhooks import signing_secrets
 
 CLOCK_GROUP = OperationGroup(
@@ -71,13 +71,12 @@ def show_clock(call: Call[None]) -> ClockShown:
     return ClockShown(now=call.tx.now) if first is None else ClockShown(now=call.tx.now, next_due_at=first)
 
 
-def _move(request: ClockMove, services: Services) -> tuple[datetime, int]:
-    # A function instead of a moment: `advance` counts from the end of a move that is still running.
-    return services.move_clock(lambda now: _target(request, now))
-
-
-# writes=False: each job has had a transaction of its own.
-@CLOCK_GROUP.operation("POST", "", name="move", writes=False, waits=_move, errors=(503,))
+# writes=False: each job has had a transaction of its own. The clock gets a function instead of a moment:
+# `advance` counts from the end of a move that is still running.
+@CLOCK_GROUP.operation(
+    "POST", "", name="move", writes=False, errors=(503,),
+    waits=lambda request, services: services.move_clock(lambda now: _target(request, now)),
+)  # fmt: skip
 def move_clock(call: Call[ClockMove]) -> ClockMoved:
     """Move the clock ahead, running every scheduled job that falls due, in the order of time."""
     now, steps = call.waited

@@ -177,7 +177,7 @@ def clear_faults(call: Call[FaultQuery]) -> FaultList:
     # Read before they are deleted: `struck` is the result of a test.
     where = () if kind is None else (fault.c.kind == kind,)
     removed = _faults(call.tx, *where)
-    faults.clear(call.tx, None if kind is None else FaultKind(kind))
+    faults.clear(call.tx, kind)
     return removed
 
 

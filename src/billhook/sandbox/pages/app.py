@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, abort, redirect, request, session, url_for
 from flask.sessions import SecureCookieSessionInterface
-from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
 from billhook.pages.pages import PageLink, Pages, Visitor
@@ -36,6 +35,7 @@ from billhook.sandbox.pages.context import (
     page_context,
     redirect_to,
     render,
+    route,
 )
 from billhook.sandbox.pages.texts import STATUSES, clipped, format_amount, format_percent
 
@@ -86,22 +86,6 @@ def key_for(purpose: str, key: bytes) -> bytes:
     return hmac.new(key, f"pages {purpose}".encode(), hashlib.sha256).digest()
 
 
-def configure_sessions(app: Flask, key: bytes, path: str) -> None:
-    """Keep sessions in a cookie for the addresses below `path`, out of reach of scripts and other sites."""
-    # The port is no part of a cookie's scope: two sandboxes on one machine need two names.
-    name = f"billhook_sandbox_{key_for('cookie name', key).hex()[:8]}"
-    app.session_interface = _Sessions()
-    app.config.update(
-        SECRET_KEY=key_for("session", key),
-        SESSION_COOKIE_NAME=name,
-        SESSION_COOKIE_PATH=path,
-        SESSION_COOKIE_HTTPONLY=True,
-        SESSION_COOKIE_SAMESITE="Strict",
-        SESSION_REFRESH_EACH_REQUEST=False,
-        PERMANENT_SESSION_LIFETIME=SESSION_SECONDS,
-    )
-
-
 def identify() -> Visitor:
     """Return the visitor of the current request; without a session, send the browser to the login."""
     endpoint = (request.endpoint or "").rpartition(".")[2]
@@ -136,7 +120,7 @@ def _place(request: Request) -> dict[str, Any]:
     return {"to": request.full_path.rstrip("?")}
 
 
-@ROUTES.get("/login")
+@route("/login")
 def login() -> Response:
     """Show the form that asks for client id and API token, or the button for the token of the address."""
     # By a button: programs that look at addresses, or load them ahead, must not use the token up.
@@ -144,7 +128,7 @@ def login() -> Response:
     return render("login.html", to=request.args.get("to", ""), once=once, refusal=None)
 
 
-@ROUTES.post("/login")
+@route("/login", "POST")
 def log_in() -> Response:
     """Begin a session, if client id and API token are right, or the token of the printed address."""
     runner, to, once = page_context().runner, request.form.get("to", ""), request.form.get("token", "")
@@ -172,7 +156,7 @@ def log_in() -> Response:
     return redirect_to(own_address(to), "You are logged in.")
 
 
-@ROUTES.post("/logout")
+@route("/logout", "POST")
 def log_out() -> Response:
     """End the session of this browser."""
     session.clear()
@@ -187,17 +171,12 @@ def with_pages(
     `key` is secret and signs sessions and forms. The pages are made when one is first asked for: most
     sandboxes are never looked at.
     """
-    lock = threading.Lock()
-    made: list[Flask] = []
+    pages = cache(partial(_create_app, runner, authenticator, key))
 
     def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        if path not in _ADDRESSES and not path.startswith((f"{PAGES_PREFIX}/", f"{PAGES_PATH}/")):
-            return app(environ, start_response)
-        with lock:
-            if not made:
-                made.append(_create_app(runner, authenticator, key))
-        return made[0](environ, start_response)
+        is_page = path in _ADDRESSES or path.startswith((f"{PAGES_PREFIX}/", f"{PAGES_PATH}/"))
+        return (pages() if is_page else app)(environ, start_response)
 
     return serve
 
@@ -215,8 +194,20 @@ def _create_app(runner: OperationRunner, authenticator: Authenticator, key: byte
         functions={"commands": operation_views.commands, "here": here},
     )
     app = Flask("billhook.sandbox.pages", static_folder=None)
-    app.config.update(MAX_CONTENT_LENGTH=MAX_FORM_BYTES, MAX_FORM_MEMORY_SIZE=MAX_FORM_BYTES)
-    configure_sessions(app, key, f"{PAGES_PREFIX}/")
+    app.session_interface = _Sessions()
+    app.config.update(
+        MAX_CONTENT_LENGTH=MAX_FORM_BYTES,
+        MAX_FORM_MEMORY_SIZE=MAX_FORM_BYTES,
+        # Sessions are in a cookie for these pages, out of reach of scripts and other sites.
+        SECRET_KEY=key_for("session", key),
+        # The port is no part of a cookie's scope: two sandboxes on one machine need two names.
+        SESSION_COOKIE_NAME=f"billhook_sandbox_{key_for('cookie name', key).hex()[:8]}",
+        SESSION_COOKIE_PATH=f"{PAGES_PREFIX}/",
+        SESSION_COOKIE_HTTPONLY=True,
+        SESSION_COOKIE_SAMESITE="Strict",
+        SESSION_REFRESH_EACH_REQUEST=False,
+        PERMANENT_SESSION_LIFETIME=SESSION_SECONDS,
+    )
     app.extensions[EXTENSION_KEY] = PageContext(runner, authenticator, pages)
     blueprint = pages.blueprint
     blueprint.before_request(_refuse_nul)
@@ -225,8 +216,10 @@ def _create_app(runner: OperationRunner, authenticator: Authenticator, key: byte
         lambda error: _error_page(error.status, "The sandbox refuses this", error_sentence(error)),
     )
     blueprint.register_error_handler(Exception, _internal_error)
-    ROUTES.register(blueprint)
-    blueprint.add_url_rule("/<path:unknown>", "unknown", _unknown)
+    for rule, method, view in ROUTES:
+        blueprint.add_url_rule(rule, view.__name__, view, methods=[method])
+    unknown = "There is no page at this address."
+    blueprint.add_url_rule("/<path:unknown>", "unknown", lambda **_: abort(404, unknown))
     app.register_blueprint(blueprint, url_prefix=PAGES_PREFIX)
     app.add_url_rule(f"{PAGES_PATH}{INVOICE_PAGE_RULE}", "sandbox.invoice_page", invoice_page)
     app.add_url_rule("/", "start", lambda: redirect(f"{PAGES_PREFIX}/"))
@@ -249,7 +242,3 @@ def _internal_error(error: Exception) -> Response:
 
 def _error_page(status: int, name: str, description: str) -> Response:
     return page_context().pages.render("pages/error.html", status, name=name, description=description)
-
-
-def _unknown(unknown: str) -> Response:
-    raise NotFound("There is no page at this address.")

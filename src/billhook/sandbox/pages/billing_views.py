@@ -13,6 +13,7 @@ from flask import Response, request
 from sqlalchemy import select
 from werkzeug.exceptions import NotFound
 
+from billhook.pages.text import indented_json
 from billhook.resources import Customer
 from billhook.sandbox.billing import contracts as stored_contracts
 from billhook.sandbox.billing import cycles, metered_items
@@ -21,16 +22,16 @@ from billhook.sandbox.billing.customers import CUSTOMERS, customer_views
 from billhook.sandbox.billing.invoices import INVOICES, is_valid_proof, page_path
 from billhook.sandbox.pages.context import (
     PAGE_ROWS,
-    ROUTES,
     page_context,
     page_cursor,
     page_links,
     query_choice,
     render,
+    route,
 )
-from billhook.sandbox.pages.texts import STATUSES, customer_names, indented, subject_names
+from billhook.sandbox.pages.texts import STATUSES, customer_names, subject_names
 from billhook.sandbox.storage.database import Transaction
-from billhook.sandbox.storage.repository import matching, to_document
+from billhook.sandbox.storage.repository import matching
 from billhook.sandbox.storage.tables import contract as contract_table
 from billhook.sandbox.storage.tables import credit_pool
 from billhook.sandbox.storage.tables import invoice as invoice_table
@@ -40,7 +41,7 @@ _LATEST_INVOICES = 12
 INVOICE_PAGE_RULE = "/<invoice_id>/<proof>"
 
 
-@ROUTES.get("/customers")
+@route("/customers")
 def customers() -> Response:
     """List the customers, newest first, with what they owe."""
     with page_context().runner.reading() as tx:
@@ -49,7 +50,7 @@ def customers() -> Response:
     return render("customers.html", page=page, customers=views, pager=page_links(page.next_cursor))
 
 
-@ROUTES.get("/customers/<customer_id>")
+@route("/customers/<customer_id>")
 def customer(customer_id: str) -> Response:
     """Show one customer."""
     with page_context().runner.reading() as tx:
@@ -65,7 +66,7 @@ def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
     owner = contract_table.c.customer_id == found.id, contract_table.c.deleted_at.is_(None)
     return {
         "customer": found,
-        "document": indented(to_document(found)),
+        "document": indented_json(found.to_json().decode()),
         "contracts": CONTRACTS.newest(tx, _LATEST, None, *owner),
         "invoices": INVOICES.newest(tx, _LATEST, None, invoice_table.c.customer_id == found.id),
         "consumption": metered_items.customer_consumption(tx, found.id),
@@ -74,7 +75,7 @@ def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
     }
 
 
-@ROUTES.get("/contracts")
+@route("/contracts")
 def contracts() -> Response:
     """List the contracts that are not deleted, newest first."""
     with page_context().runner.reading() as tx:
@@ -84,7 +85,7 @@ def contracts() -> Response:
     return render("contracts.html", page=page, names=names, pager=page_links(page.next_cursor))
 
 
-@ROUTES.get("/contracts/<contract_id>")
+@route("/contracts/<contract_id>")
 def contract(contract_id: str) -> Response:
     """Show one contract, with its present cycle, its products and its invoices."""
     with page_context().runner.reading() as tx:
@@ -102,11 +103,11 @@ def contract(contract_id: str) -> Response:
             cycle=None if is_over or found.start_date > tx.now else cycles.cycle_at(found, tx.now),
             sold=stored_contracts.sold_products(tx, found),
             invoices=INVOICES.newest(tx, _LATEST_INVOICES, None, where),
-            document=indented(to_document(found)),
+            document=indented_json(found.to_json().decode()),
         )
 
 
-@ROUTES.get("/invoices")
+@route("/invoices")
 def invoices() -> Response:
     """List the invoices, newest first."""
     status, customer_id = query_choice("status", STATUSES), request.args.get("customer") or None
@@ -124,7 +125,7 @@ def invoices() -> Response:
         )
 
 
-@ROUTES.get("/invoices/<invoice_id>")
+@route("/invoices/<invoice_id>")
 def invoice(invoice_id: str) -> Response:
     """Show one invoice with its lines."""
     with page_context().runner.reading() as tx:

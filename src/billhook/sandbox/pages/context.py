@@ -6,8 +6,8 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl
 
 from flask import Response, current_app, request, url_for
@@ -21,9 +21,6 @@ from billhook.sandbox.app import Authenticator, parse_body, parse_query
 from billhook.sandbox.operations import Operation, OperationGroup, Services
 from billhook.sandbox.storage.database import Service, Transaction
 
-if TYPE_CHECKING:
-    from flask import Blueprint
-
 View = Callable[..., Any]
 EXTENSION_KEY = "billhook.sandbox.pages"
 PAGE_ROWS = 25
@@ -32,35 +29,18 @@ _MESSAGE_CHARACTERS = 500
 """Messages travel in a cookie, which has 4 KB."""
 
 
-@dataclass(frozen=True, slots=True)
-class RouteTable:
-    """Collect URL rules with their methods and views; an endpoint has the name of its view."""
-
-    routes: list[tuple[str, str, View]] = field(default_factory=list)
-
-    def get(self, rule: str) -> Callable[[View], View]:
-        """Decorate the view of a page: it changes nothing."""
-        return self._route("GET", rule)
-
-    def post(self, rule: str) -> Callable[[View], View]:
-        """Decorate the view of an action."""
-        return self._route("POST", rule)
-
-    def register(self, blueprint: Blueprint) -> None:
-        """Add the routes to a blueprint."""
-        for rule, method, view in self.routes:
-            blueprint.add_url_rule(rule, view.__name__, view, methods=[method])
-
-    def _route(self, method: str, rule: str) -> Callable[[View], View]:
-        def add(view: View) -> View:
-            self.routes.append((rule, method, view))
-            return view
-
-        return add
+ROUTES: list[tuple[str, str, View]] = []
+"""Rule, method and view of each page and action: a module of views adds its own when it is imported."""
 
 
-ROUTES = RouteTable()
-"""The routes of all views: a module of views adds its own when it is imported."""
+def route(rule: str, method: str = "GET") -> Callable[[View], View]:
+    """Decorate the view of a page, which changes nothing; with POST that of an action."""
+
+    def add(view: View) -> View:
+        ROUTES.append((rule, method, view))
+        return view
+
+    return add
 
 
 class OperationRunner:

@@ -11,11 +11,10 @@ from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
-from billhook.fields import strict_json
+from billhook.pages.text import indented_json
 from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.pages.context import (
     PAGE_ROWS,
-    ROUTES,
     error_sentence,
     page_context,
     page_cursor,
@@ -23,12 +22,12 @@ from billhook.sandbox.pages.context import (
     query_choice,
     redirect_to,
     render,
+    route,
 )
 from billhook.sandbox.pages.texts import (
     described_cause,
     event_sentences,
     first_sentence,
-    indented,
     subject_names,
 )
 from billhook.sandbox.scenario import seed_demo_data
@@ -43,7 +42,7 @@ _ROWS = 8
 """On the overview: of what happens next, and of the latest events."""
 
 
-@ROUTES.get("/timeline")
+@route("/timeline")
 def events() -> Response:
     """Show the events, newest first, under what raised them."""
     event_type, state = query_choice("type", EVENT_TYPES), query_choice("state", outbox.STATES)
@@ -76,7 +75,7 @@ def _timeline_texts(tx: Transaction, groups: Sequence[EventGroup]) -> dict[str, 
     }
 
 
-@ROUTES.get("/timeline/<event_id>")
+@route("/timeline/<event_id>")
 def event(event_id: str) -> Response:
     """Show one event with its body, its deliveries and all attempts."""
     with page_context().runner.reading() as tx:
@@ -84,17 +83,17 @@ def event(event_id: str) -> Response:
         if trace is None:
             raise NotFound("There is no event with this id; the sandbox keeps the newest 100,000.")
         told = _timeline_texts(tx, [EventGroup(trace.cause, trace.raised_at, [trace])])
-    return render("event.html", event=trace, body=indented(strict_json.loads(trace.body)), told=told)
+    return render("event.html", event=trace, body=indented_json(trace.body.decode()), told=told)
 
 
-@ROUTES.get("/trigger")
+@route("/trigger")
 def trigger() -> Response:
     """Show the types of events, each with a link to the form that raises one."""
     types = {name: first_sentence(EVENT_TYPES[name].__doc__ or "") for name in sorted(EVENT_TYPES)}
     return render("trigger.html", types=types)
 
 
-@ROUTES.get("/")
+@route("/")
 def overview() -> Response:
     """Show the clock, the next jobs, counts, and the latest events."""
     with page_context().runner.reading() as tx:
@@ -117,7 +116,7 @@ def overview() -> Response:
         )
 
 
-@ROUTES.post("/demo")
+@route("/demo", "POST")
 def fill_with_demo() -> Response:
     """Create the demo's customers, contracts and meters, and send its usage."""
     runner = page_context().runner
@@ -126,7 +125,7 @@ def fill_with_demo() -> Response:
     return redirect_to(url_for(".overview"), done if created else "The demo's data was there already.")
 
 
-@ROUTES.get("/webhooks")
+@route("/webhooks")
 def webhooks() -> Response:
     """Show each address with its subscriptions."""
     runner = page_context().runner
@@ -150,7 +149,7 @@ def _addresses(tx: Transaction) -> dict[str, list[Row[Any]]]:
     return found
 
 
-@ROUTES.post("/webhooks")
+@route("/webhooks", "POST")
 def subscribe() -> Response:
     """Subscribe an address to each type of event."""
     body = {"callbackUrl": request.form.get("url", "").strip()}
@@ -163,7 +162,7 @@ def subscribe() -> Response:
     return redirect_to(url_for(".webhooks"), done)
 
 
-@ROUTES.post("/webhooks/end")
+@route("/webhooks/end", "POST")
 def end_address() -> Response:
     """End all subscriptions of an address."""
     runner, url = page_context().runner, request.form.get("url", "")

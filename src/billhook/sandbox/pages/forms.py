@@ -15,12 +15,13 @@ from billhook.errors import InvalidJSON
 from billhook.events import EVENT_TYPES, sample
 from billhook.fields import strict_json
 from billhook.fields.strict_json import datetime_text
+from billhook.pages.text import indented_json
 from billhook.resources import Resource
 from billhook.sandbox.billing.contracts import CATALOG_PRODUCTS
 from billhook.sandbox.billing.credit_grants import CREDIT_PRODUCTS
 from billhook.sandbox.billing.meters import METERS
 from billhook.sandbox.operations import Operation
-from billhook.sandbox.pages.texts import indented, newest, parse_number
+from billhook.sandbox.pages.texts import newest, parse_number
 from billhook.sandbox.scenario import PRICES, STARTER_GRANT
 from billhook.sandbox.storage.database import Transaction
 
@@ -139,7 +140,7 @@ def as_text(value: object) -> str:
     """Return a value of JSON as the text of its field."""
     if value is None or isinstance(value, str):
         return value or ""
-    return indented(strict_json.loads(strict_json.dumps(value)))
+    return indented_json(strict_json.dumps(value).decode())
 
 
 def nest(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -19,12 +19,12 @@ from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Operation
 from billhook.sandbox.pages import forms
 from billhook.sandbox.pages.context import (
-    ROUTES,
     error_sentence,
     own_address,
     page_context,
     redirect_to,
     render,
+    route,
 )
 from billhook.sandbox.pages.forms import OTHER, FormField, as_text, make_fields, nest, read_fields, texts_of
 from billhook.sandbox.pages.texts import options_for
@@ -51,7 +51,7 @@ _DONE: Mapping[str, str] = {
 """What to say once an operation is done, with fields of its answer; for others, its summary is said."""
 
 
-@ROUTES.get("/call")
+@route("/call")
 def call() -> Response:
     """Show the form of an operation, with an example and the values of the address."""
     operation = _asked()
@@ -63,7 +63,7 @@ def call() -> Response:
     return _page(operation, fields)
 
 
-@ROUTES.post("/call")
+@route("/call", "POST")
 def run_call() -> Response:
     """Run an operation with the form's fields, and lead to what it made; or show the form again."""
     operation, runner = _asked(), page_context().runner
@@ -186,7 +186,7 @@ def _command(operation: Operation, path: Mapping[str, str], body: Mapping[str, A
     return " \\\n  ".join(lines)
 
 
-@ROUTES.get("/api")
+@route("/api")
 def reference() -> Response:
     """List the operations that have the words in the URL, or all, each with a link to its form."""
     find = request.args.get("find", "").strip()[:100]

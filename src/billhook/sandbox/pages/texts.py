@@ -128,21 +128,6 @@ def parse_number(text: str) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-def indented(value: object, depth: int = 0) -> str:
-    """Return a value of strict JSON with each entry on a line of its own."""
-    inner, outer = "  " * (depth + 1), "  " * depth
-    if isinstance(value, dict) and value:
-        lines = [f"{inner}{_scalar(name)}: {indented(each, depth + 1)}" for name, each in value.items()]
-        return "{\n" + ",\n".join(lines) + f"\n{outer}}}"
-    if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(f"{inner}{indented(each, depth + 1)}" for each in value) + f"\n{outer}]"
-    return _scalar(value)
-
-
-def _scalar(value: object) -> str:
-    return strict_json.dumps(value).decode()
-
-
 class CauseText(NamedTuple):
     """A cause in words, and as the log notes it: the operation, or the subject of the job."""
 

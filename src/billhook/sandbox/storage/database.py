@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import logging
 import os
 import secrets
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -48,10 +46,6 @@ from billhook.sandbox.options import SandboxOptions
 from billhook.sandbox.storage.columns import ExactMax, ExactSum, metadata, number_text
 from billhook.sandbox.storage.tables import setting
 
-logger = logging.getLogger("billhook.sandbox")
-LOCK_TIMEOUT_SECONDS = 6.0
-"""How long to wait for the lock: a gunicorn worker whose master was killed ends after some seconds."""
-_LOOK_SECONDS = 0.1
 _FORM = "sqlite:///FILE, or sqlite:// for a temporary file"
 _APPLICATION_ID = int.from_bytes(b"bhsb")
 """Marks a file as a sandbox's."""
@@ -105,24 +99,14 @@ def _lock(path: Path) -> int:
     ConfigError if another sandbox holds it; OSError if no lock file can be made.
     """
     descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    # Polled, because flock() has no time-out.
-    ends_at, has_warned = time.monotonic() + LOCK_TIMEOUT_SECONDS, False
-    while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        if not has_warned:
-            logger.warning(
-                "another sandbox is using this database: waiting for it to end, %g s at most",
-                LOCK_TIMEOUT_SECONDS,
-            )
-            has_warned = True
-        if time.monotonic() > ends_at:
-            os.close(descriptor)
-            raise ConfigError(
-                "another sandbox is using this database: stop it, or give this one a database of its own"
-            )
-        time.sleep(_LOOK_SECONDS)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ConfigError(
+            "another sandbox is using this database: stop it, or give this one a database of its own"
+        ) from None
+    return descriptor
 
 
 @contextmanager
@@ -201,60 +185,6 @@ def _on_begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-class SandboxDatabase:
-    """An open database, locked for this sandbox.
-
-    One transaction writes at a time, so that rules may read before they write.
-    """
-
-    def __init__(self, url: str) -> None:
-        """Open and lock it, and create its tables if there are none; ConfigError if it cannot be used."""
-        self._folder = None
-        self._lock: int | None = None
-        if url == "sqlite://":
-            self._folder = tempfile.TemporaryDirectory(prefix="billhook-sandbox-")
-            url = f"sqlite:///{self._folder.name}/sandbox.db"
-        self._next_writer, self._writer = threading.Lock(), threading.Lock()
-        self._engine = open_engine(url)
-        try:
-            with opening():
-                self._lock = _lock(file_of(self._engine.url))
-                with self.writing() as connection:
-                    for statement in _creation() if _is_empty(connection) else ():
-                        connection.exec_driver_sql(statement)
-        except BaseException:
-            self.close()
-            raise
-
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """Run a transaction that may write: committed at the end, rolled back by an exception."""
-        # A lock alone is not fair: the thread that released it would take it again at once. So one thread
-        # waits for the writer to be done, and the others wait for that thread.
-        with self._next_writer:
-            self._writer.acquire()
-        try:
-            with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
-                yield connection
-        finally:
-            self._writer.release()
-
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Run a transaction that only reads."""
-        with self._engine.connect() as connection, connection.begin():
-            yield connection
-
-    def close(self) -> None:
-        """Close every connection, release the lock, delete a temporary file."""
-        self._engine.dispose()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-        if self._folder is not None:
-            self._folder.cleanup()
-
-
 def _is_empty(connection: Connection) -> bool:
     """Return True if there are no tables; ConfigError if they are not those of this version."""
     if not inspect(connection).get_table_names():
@@ -275,12 +205,6 @@ def _version() -> int:
     return int.from_bytes(hashlib.sha256("\n".join(sorted(_ddl())).encode()).digest()[:4], signed=True)
 
 
-def _creation() -> Sequence[str]:
-    """Return the statements that create the tables, and mark the file as a sandbox's of this version."""
-    marks = f"PRAGMA application_id = {_APPLICATION_ID}", f"PRAGMA user_version = {_version()}"
-    return (*_ddl(), *marks)
-
-
 @cache
 def _ddl() -> Sequence[str]:
     """Return the statements that create the tables and their indexes."""
@@ -296,24 +220,71 @@ def _ddl() -> Sequence[str]:
 class Service:
     """The database, clock and options that all parts of the sandbox share. It imports none of those parts.
 
-    `after_commit` is called with each transaction that was committed.
+    The database is locked for this sandbox. One transaction writes at a time, so that rules may read before
+    they write. `after_commit` is called with each transaction that was committed.
     """
 
     def __init__(
         self, options: SandboxOptions, clock: SandboxClock, after_commit: Callable[[Transaction], None]
     ) -> None:
-        """Open the database; ConfigError if it cannot be used."""
+        """Open, lock and if need be create the database; ConfigError if it cannot be used."""
         self.options = options
         self.clock = clock
         self._after_commit = after_commit
-        self.database = SandboxDatabase(options.database_url)
+        self._folder = None
+        self._lock: int | None = None
+        url = options.database_url
+        if url == "sqlite://":
+            self._folder = tempfile.TemporaryDirectory(prefix="billhook-sandbox-")
+            url = f"sqlite:///{self._folder.name}/sandbox.db"
+        self._next_writer, self._writer = threading.Lock(), threading.Lock()
+        self._engine = open_engine(url)
+        try:
+            with opening():
+                self._lock = _lock(file_of(self._engine.url))
+                with self._connection(writes=True) as connection:
+                    if _is_empty(connection):
+                        marks = f"application_id = {_APPLICATION_ID}", f"user_version = {_version()}"
+                        for statement in (*_ddl(), *(f"PRAGMA {mark}" for mark in marks)):
+                            connection.exec_driver_sql(statement)
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[Transaction]:
         """Run one request or job: committed at the end of the block, rolled back by an exception."""
-        with self.database.writing() if writes else self.database.reading() as connection:
+        with self._turn() if writes else nullcontext(), self._connection(writes=writes) as connection:
             # The time is read inside the transaction: a job that ran before it may have moved the clock.
             tx = Transaction(connection, self.clock.now(), self.clock.real.now(), self.options)
             yield tx
         # Not reached after a rollback: nothing was enqueued or scheduled then.
         self._after_commit(tx)
+
+    @contextmanager
+    def _connection(self, *, writes: bool) -> Iterator[Connection]:
+        with self._engine.connect().execution_options(writes=writes) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for the turn to write.
+
+        A lock alone is not fair: the thread that released it would take it again at once. So one thread waits
+        for the writer to be done, and the others wait for that thread.
+        """
+        with self._next_writer:
+            self._writer.acquire()
+        try:
+            yield
+        finally:
+            self._writer.release()
+
+    def close(self) -> None:
+        """Close every connection, release the lock, delete a temporary file."""
+        self._engine.dispose()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        if self._folder is not None:
+            self._folder.cleanup()

@@ -17,7 +17,7 @@ from sqlalchemy import Column, ColumnElement, Row, Select, Table, func, insert, 
 
 from billhook.fields import strict_json
 from billhook.resources import PageQuery, Resource, StoredResource
-from billhook.sandbox.errors import check_key, invalid_request, not_found
+from billhook.sandbox.errors import already_exists, check_key, invalid_request, not_found
 from billhook.sandbox.storage.database import Transaction, new_id
 
 T = TypeVar("T")
@@ -26,7 +26,6 @@ M = TypeVar("M", bound=Resource)
 DEFAULT_PAGE = 10
 MAX_PAGE = 1000
 """Given for GET /events only; here for every list. Source: spec, "Limits"."""
-_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,8 @@ def _place(cursor: str, name: str, count: int) -> list[int]:
         text = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         text = ""
-    number = ":(-?[0-9]{1,19})" * (count - 1) + ":([0-9]{1,19})"
+    # At most 18 digits: a number beyond 64 bits would be an error in SQLite.
+    number = ":(-?[0-9]{1,18})" * (count - 1) + ":([0-9]{1,18})"
     found = re.fullmatch(re.escape(name) + number, text)
     place = [int(each) for each in found.groups()] if found else []
     # Compared with its own spelling: base64 and numbers with leading zeros have several.
@@ -98,8 +98,7 @@ def _place(cursor: str, name: str, count: int) -> list[int]:
         raise invalid_request(
             "the cursor is not one of this list: leave it out to start from the first page", "cursor"
         )
-    # A number beyond 64 bits would be an error in SQLite.
-    return [max(-_LARGEST, min(each, _LARGEST)) for each in place]
+    return place
 
 
 def requested_page(
@@ -169,11 +168,9 @@ class Repository(Generic[R]):
 
     def check_external_id(self, tx: Transaction, external_id: str | None) -> None:
         """Reject an externalId that is no valid key, or that another resource has."""
-        if external_id is not None:
-            check_key(external_id, "externalId")
-            if self.first(tx, self.table.c.external_id == external_id):
-                text = f"another {self._noun} has this externalId"
-                raise invalid_request(text, "externalId", code="already_exists")
+        check_key(external_id, "externalId")
+        if external_id is not None and self.first(tx, self.table.c.external_id == external_id):
+            raise already_exists(f"another {self._noun} has this externalId", "externalId")
 
     def find(self, tx: Transaction, resource_id: str) -> R | None:
         """Return the resource with this id; None if there is none."""

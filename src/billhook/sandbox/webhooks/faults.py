@@ -45,7 +45,7 @@ TIMED = {FaultKind.DELAY: 5, FaultKind.REORDER: 10}
 """Faults with a delay, and its default in seconds."""
 
 
-def clear(tx: Transaction, kind: FaultKind | None = None) -> None:
+def clear(tx: Transaction, kind: str | None) -> None:
     """Delete all faults, or those of one kind; deliveries that they hold become due."""
     if kind in (None, FaultKind.REORDER):
         values = {"held": False, "due_at": tx.real_now}

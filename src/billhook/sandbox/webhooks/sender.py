@@ -104,7 +104,12 @@ class Sender:
         while not self._stopped.is_set():
             self._may_be_due.clear()
             try:
-                wait = await self._start_due()
+                jobs, signer, wait = await asyncio.to_thread(self._select, dict(self._in_progress))
+                for due, fault in jobs:
+                    self._in_progress[due.id] = destination(due.url)
+                    task = asyncio.create_task(self._deliver(due, signer, fault))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
             except Exception as error:  # noqa: BLE001 - the loop must go on, or nothing is sent any more
                 self._log("selecting due deliveries", error)
                 wait = ERROR_PAUSE_SECONDS
@@ -112,19 +117,10 @@ class Sender:
                 async with asyncio.timeout(wait):
                     await self._may_be_due.wait()
 
-    async def _start_due(self) -> float | None:
-        """Start to send due deliveries. Returns the seconds until the next look; None: until woken up."""
-        jobs, signer, wait = await asyncio.to_thread(self._select, dict(self._in_progress))
-        for due, fault in jobs:
-            self._in_progress[due.id] = destination(due.url)
-            task = asyncio.create_task(self._deliver(due, signer, fault))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return wait
-
     def _select(
         self, in_progress: dict[str, str]
     ) -> tuple[list[tuple[Row[Any], FaultKind | None]], Signer, float | None]:
+        """Return what is to be sent now, and the seconds until the next look; None: until woken up."""
         with self._service.transaction(writes=False) as tx:
             found = find_due(tx, MAX_IN_PROGRESS, MAX_PER_DESTINATION, in_progress)
             any_fault = bool(found) and tx.any(tables.fault)

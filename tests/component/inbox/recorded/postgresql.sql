@@ -634,15 +634,6 @@ WHERE billhook.delivery.state IN ('received')
  LIMIT %(param_1)s::INTEGER
 --> delivery: delivery_turn_idx
 
--- deliveries.py page
-SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at, length(billhook.delivery.body) AS body_bytes, (SELECT min(billhook.run.twin_of) AS min_1
-FROM billhook.run
-WHERE billhook.run.delivery_id = billhook.delivery.id) AS twin_of, billhook.delivery.conflict_of, billhook.delivery.sent_as, billhook.delivery.edited_from, billhook.delivery.type_field, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.delivery.id DESC
---> delivery: delivery_pkey
---> run: run_delivery_id_handler_key
-
 -- deliveries.py search_bound
 SELECT count(*) AS count_1, min(anon_1.id) AS min_1, min(anon_1.received_at) AS min_2
 FROM (SELECT billhook.delivery.id AS id, billhook.delivery.received_at AS received_at
@@ -664,24 +655,6 @@ SELECT billhook.delivery.id, billhook.delivery.error
 FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.error IS NOT NULL
 --> delivery: delivery_pkey
-
--- diagnosis.py inbox_facts
-SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s)
-
--- diagnosis.py inbox_facts
-SELECT quote_ident(current_user), quote_ident(%(schema)s)
-
--- diagnosis.py inbox_facts
-SHOW fsync
-
--- diagnosis.py inbox_facts
-SHOW full_page_writes
-
--- diagnosis.py inbox_facts
-SHOW is_superuser
-
--- diagnosis.py inbox_facts
-SHOW server_version_num
 
 -- diagnosis.py newest_deliveries
 SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.received_at, billhook.delivery.signed_at, billhook.delivery.headers
@@ -780,6 +753,112 @@ FROM billhook.run
 WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
 --> run: run_claim_idx
 --> run: run_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT anon_1.id
+FROM (SELECT anon_2.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR AND found.id < %(id_1)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_2 UNION ALL SELECT anon_3.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR AND found.id < %(id_2)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_2)s::INTEGER) AS anon_3 UNION ALL SELECT anon_4.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR AND found.id < %(id_3)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_3)s::INTEGER) AS anon_4 UNION ALL SELECT anon_5.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.source IN (WITH RECURSIVE sources (source) AS (
+        SELECT (SELECT source FROM billhook.delivery WHERE TRUE ORDER BY source LIMIT 1)
+        UNION ALL SELECT (
+            SELECT source FROM billhook.delivery WHERE TRUE AND delivery.source > sources.source
+            ORDER BY source LIMIT 1
+        ) FROM sources WHERE sources.source IS NOT NULL
+    ) SELECT source FROM sources WHERE source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR AND found.id < %(id_4)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_4)s::INTEGER) AS anon_5 UNION ALL SELECT anon_6.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.id = %(id_5)s::BIGINT AND found.id < %(id_6)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_5)s::INTEGER) AS anon_6) AS anon_1
+WHERE anon_1.id < %(id_7)s::BIGINT ORDER BY anon_1.id DESC
+ LIMIT %(param_6)s::INTEGER
+--> delivery: delivery_identifier_1_idx
+--> delivery: delivery_identifier_2_idx
+--> delivery: delivery_identifier_3_idx
+--> delivery: delivery_pkey
+--> delivery: delivery_source_key_variant_key
+
+-- filters.py DeliveryFilter.ids
+SELECT anon_1.id
+FROM (SELECT anon_2.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR AND found.id < %(id_1)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_2 UNION ALL SELECT anon_3.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR AND found.id < %(id_2)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_2)s::INTEGER) AS anon_3 UNION ALL SELECT anon_4.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR AND found.id < %(id_3)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_3)s::INTEGER) AS anon_4 UNION ALL SELECT anon_5.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.source IN (WITH RECURSIVE sources (source) AS (
+        SELECT (SELECT source FROM billhook.delivery WHERE TRUE ORDER BY source LIMIT 1)
+        UNION ALL SELECT (
+            SELECT source FROM billhook.delivery WHERE TRUE AND delivery.source > sources.source
+            ORDER BY source LIMIT 1
+        ) FROM sources WHERE sources.source IS NOT NULL
+    ) SELECT source FROM sources WHERE source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR AND found.id < %(id_4)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_4)s::INTEGER) AS anon_5) AS anon_1
+WHERE anon_1.id < %(id_5)s::BIGINT ORDER BY anon_1.id DESC
+ LIMIT %(param_5)s::INTEGER
+--> delivery: delivery_identifier_1_idx
+--> delivery: delivery_identifier_2_idx
+--> delivery: delivery_identifier_3_idx
+--> delivery: delivery_pkey
+--> delivery: delivery_source_key_variant_key
+
+-- filters.py DeliveryFilter.ids
+SELECT anon_1.id
+FROM (SELECT anon_2.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR ORDER BY found.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_2 UNION ALL SELECT anon_3.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR ORDER BY found.id DESC
+ LIMIT %(param_2)s::INTEGER) AS anon_3 UNION ALL SELECT anon_4.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR ORDER BY found.id DESC
+ LIMIT %(param_3)s::INTEGER) AS anon_4 UNION ALL SELECT anon_5.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.source IN (WITH RECURSIVE sources (source) AS (
+        SELECT (SELECT source FROM billhook.delivery WHERE TRUE ORDER BY source LIMIT 1)
+        UNION ALL SELECT (
+            SELECT source FROM billhook.delivery WHERE TRUE AND delivery.source > sources.source
+            ORDER BY source LIMIT 1
+        ) FROM sources WHERE sources.source IS NOT NULL
+    ) SELECT source FROM sources WHERE source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR ORDER BY found.id DESC
+ LIMIT %(param_4)s::INTEGER) AS anon_5 UNION ALL SELECT anon_6.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.id = %(id_1)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_5)s::INTEGER) AS anon_6) AS anon_1 ORDER BY anon_1.id DESC
+ LIMIT %(param_6)s::INTEGER
+--> delivery: delivery_identifier_1_idx
+--> delivery: delivery_identifier_2_idx
+--> delivery: delivery_identifier_3_idx
+--> delivery: delivery_pkey
+--> delivery: delivery_source_key_variant_key
 
 -- filters.py DeliveryFilter.ids
 SELECT billhook.delivery.id
@@ -885,6 +964,39 @@ SELECT billhook.delivery.id
 FROM billhook.delivery
 WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
 FROM billhook.run
+WHERE (billhook.run.last_error ILIKE '%%' || %(last_error_1)s::VARCHAR || '%%' ESCAPE '/') UNION ALL SELECT other.id
+FROM billhook.delivery AS other
+WHERE (other.error ILIKE '%%' || %(error_1)s::VARCHAR || '%%' ESCAPE '/')) AND billhook.delivery.id IN (SELECT found.id
+FROM billhook.delivery AS found
+WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR UNION ALL SELECT found.id
+FROM billhook.delivery AS found
+WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR UNION ALL SELECT found.id
+FROM billhook.delivery AS found
+WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR UNION ALL SELECT found.id
+FROM billhook.delivery AS found
+WHERE found.source IN (WITH RECURSIVE sources (source) AS (
+        SELECT (SELECT source FROM billhook.delivery WHERE TRUE ORDER BY source LIMIT 1)
+        UNION ALL SELECT (
+            SELECT source FROM billhook.delivery WHERE TRUE AND delivery.source > sources.source
+            ORDER BY source LIMIT 1
+        ) FROM sources WHERE sources.source IS NOT NULL
+    ) SELECT source FROM sources WHERE source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR UNION ALL SELECT found.id
+FROM billhook.delivery AS found
+WHERE found.id = %(id_1)s::BIGINT) ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: all rows
+--> delivery: delivery_identifier_1_idx
+--> delivery: delivery_identifier_2_idx
+--> delivery: delivery_identifier_3_idx
+--> delivery: delivery_pkey
+--> delivery: delivery_source_key_variant_key
+--> run: all rows
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
+FROM billhook.run
 WHERE billhook.run.finished_at IS NOT NULL AND billhook.run.finished_at < %(finished_at_1)s::TIMESTAMP WITH TIME ZONE UNION ALL SELECT billhook.run.delivery_id
 FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
 WHERE billhook.failure.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
@@ -979,6 +1091,20 @@ WHERE billhook.delivery.source IN (%(source_1_1)s::VARCHAR, %(source_1_2)s::VARC
 -- filters.py DeliveryFilter.ids
 SELECT billhook.delivery.id
 FROM billhook.delivery
+WHERE billhook.delivery.source IN (WITH RECURSIVE sources (source) AS (
+        SELECT (SELECT source FROM billhook.delivery WHERE TRUE ORDER BY source LIMIT 1)
+        UNION ALL SELECT (
+            SELECT source FROM billhook.delivery WHERE TRUE AND delivery.source > sources.source
+            ORDER BY source LIMIT 1
+        ) FROM sources WHERE sources.source IS NOT NULL
+    ) SELECT source FROM sources WHERE source IS NOT NULL) AND billhook.delivery.key = %(key_1)s::VARCHAR AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+--> delivery: delivery_source_key_variant_key
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
 WHERE billhook.delivery.state = %(state_1)s::VARCHAR AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
  LIMIT %(param_1)s::INTEGER
 --> delivery: delivery_pkey
@@ -1033,7 +1159,7 @@ WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN 
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.paused_at IS NOT NULL))) AND NOT (EXISTS (SELECT *
 FROM billhook.run
-WHERE billhook.run.delivery_id = billhook.delivery.id AND (billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER OR billhook.run.state = %(state_3)s::VARCHAR))) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+WHERE billhook.run.delivery_id = billhook.delivery.id AND (billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER OR billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_3)s::VARCHAR))) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
  LIMIT %(param_1)s::INTEGER
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_unfinished_idx
@@ -1067,7 +1193,7 @@ WHERE billhook.billhook_handler.paused_at IS NOT NULL))) AND billhook.delivery.i
 FROM billhook.run
 WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_2)s::VARCHAR) AND NOT (EXISTS (SELECT *
 FROM billhook.run
-WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state = %(state_3)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER)) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_3)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER)) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
  LIMIT %(param_1)s::INTEGER
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_unfinished_idx
@@ -1093,174 +1219,6 @@ SELECT billhook.delivery.id
 FROM billhook.delivery ORDER BY billhook.delivery.id DESC
  LIMIT %(param_1)s::INTEGER
 --> delivery: delivery_pkey
-
--- filters.py DeliveryFilter.ids
-WITH RECURSIVE sources(source) AS
-(SELECT min(billhook.delivery.source) AS source
-FROM billhook.delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
-FROM billhook.delivery AS other
-WHERE other.source > sources.source) AS anon_1
-FROM sources
-WHERE sources.source IS NOT NULL)
- SELECT billhook.delivery.id
-FROM billhook.delivery
-WHERE billhook.delivery.source IN (SELECT sources.source
-FROM sources
-WHERE sources.source IS NOT NULL) AND billhook.delivery.key = %(key_1)s::VARCHAR AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
- LIMIT %(param_1)s::INTEGER
---> delivery: delivery_pkey
---> delivery: delivery_source_key_variant_key
-
--- filters.py DeliveryFilter.ids
-WITH RECURSIVE sources_of_key(source) AS
-(SELECT min(billhook.delivery.source) AS source
-FROM billhook.delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
-FROM billhook.delivery AS other
-WHERE other.source > sources_of_key.source) AS anon_1
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL)
- SELECT billhook.delivery.id
-FROM billhook.delivery
-WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
-FROM billhook.run
-WHERE (billhook.run.last_error ILIKE '%%' || %(last_error_1)s::VARCHAR || '%%' ESCAPE '/') UNION ALL SELECT other.id
-FROM billhook.delivery AS other
-WHERE (other.error ILIKE '%%' || %(error_1)s::VARCHAR || '%%' ESCAPE '/')) AND billhook.delivery.id IN (SELECT found.id
-FROM billhook.delivery AS found
-WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR UNION ALL SELECT found.id
-FROM billhook.delivery AS found
-WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR UNION ALL SELECT found.id
-FROM billhook.delivery AS found
-WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR UNION ALL SELECT found.id
-FROM billhook.delivery AS found
-WHERE found.source IN (SELECT sources_of_key.source
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR UNION ALL SELECT found.id
-FROM billhook.delivery AS found
-WHERE found.id = %(id_1)s::BIGINT) ORDER BY billhook.delivery.id DESC
- LIMIT %(param_1)s::INTEGER
---> delivery: all rows
---> delivery: delivery_identifier_1_idx
---> delivery: delivery_identifier_2_idx
---> delivery: delivery_identifier_3_idx
---> delivery: delivery_pkey
---> delivery: delivery_source_key_variant_key
---> run: all rows
-
--- filters.py DeliveryFilter.ids
-WITH RECURSIVE sources_of_key(source) AS
-(SELECT min(billhook.delivery.source) AS source
-FROM billhook.delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
-FROM billhook.delivery AS other
-WHERE other.source > sources_of_key.source) AS anon_6
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL)
- SELECT anon_1.id
-FROM (SELECT anon_2.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR AND found.id < %(id_1)s::BIGINT ORDER BY found.id DESC
- LIMIT %(param_1)s::INTEGER) AS anon_2 UNION ALL SELECT anon_3.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR AND found.id < %(id_2)s::BIGINT ORDER BY found.id DESC
- LIMIT %(param_2)s::INTEGER) AS anon_3 UNION ALL SELECT anon_4.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR AND found.id < %(id_3)s::BIGINT ORDER BY found.id DESC
- LIMIT %(param_3)s::INTEGER) AS anon_4 UNION ALL SELECT anon_5.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.source IN (SELECT sources_of_key.source
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR AND found.id < %(id_4)s::BIGINT ORDER BY found.id DESC
- LIMIT %(param_4)s::INTEGER) AS anon_5 UNION ALL SELECT anon_7.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.id = %(id_5)s::BIGINT AND found.id < %(id_6)s::BIGINT ORDER BY found.id DESC
- LIMIT %(param_5)s::INTEGER) AS anon_7) AS anon_1
-WHERE anon_1.id < %(id_7)s::BIGINT ORDER BY anon_1.id DESC
- LIMIT %(param_6)s::INTEGER
---> delivery: delivery_identifier_1_idx
---> delivery: delivery_identifier_2_idx
---> delivery: delivery_identifier_3_idx
---> delivery: delivery_pkey
---> delivery: delivery_source_key_variant_key
-
--- filters.py DeliveryFilter.ids
-WITH RECURSIVE sources_of_key(source) AS
-(SELECT min(billhook.delivery.source) AS source
-FROM billhook.delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
-FROM billhook.delivery AS other
-WHERE other.source > sources_of_key.source) AS anon_6
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL)
- SELECT anon_1.id
-FROM (SELECT anon_2.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR AND found.id < %(id_1)s::BIGINT ORDER BY found.id DESC
- LIMIT %(param_1)s::INTEGER) AS anon_2 UNION ALL SELECT anon_3.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR AND found.id < %(id_2)s::BIGINT ORDER BY found.id DESC
- LIMIT %(param_2)s::INTEGER) AS anon_3 UNION ALL SELECT anon_4.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR AND found.id < %(id_3)s::BIGINT ORDER BY found.id DESC
- LIMIT %(param_3)s::INTEGER) AS anon_4 UNION ALL SELECT anon_5.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.source IN (SELECT sources_of_key.source
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR AND found.id < %(id_4)s::BIGINT ORDER BY found.id DESC
- LIMIT %(param_4)s::INTEGER) AS anon_5) AS anon_1
-WHERE anon_1.id < %(id_5)s::BIGINT ORDER BY anon_1.id DESC
- LIMIT %(param_5)s::INTEGER
---> delivery: delivery_identifier_1_idx
---> delivery: delivery_identifier_2_idx
---> delivery: delivery_identifier_3_idx
---> delivery: delivery_pkey
---> delivery: delivery_source_key_variant_key
-
--- filters.py DeliveryFilter.ids
-WITH RECURSIVE sources_of_key(source) AS
-(SELECT min(billhook.delivery.source) AS source
-FROM billhook.delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
-FROM billhook.delivery AS other
-WHERE other.source > sources_of_key.source) AS anon_6
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL)
- SELECT anon_1.id
-FROM (SELECT anon_2.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR ORDER BY found.id DESC
- LIMIT %(param_1)s::INTEGER) AS anon_2 UNION ALL SELECT anon_3.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR ORDER BY found.id DESC
- LIMIT %(param_2)s::INTEGER) AS anon_3 UNION ALL SELECT anon_4.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR ORDER BY found.id DESC
- LIMIT %(param_3)s::INTEGER) AS anon_4 UNION ALL SELECT anon_5.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.source IN (SELECT sources_of_key.source
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR ORDER BY found.id DESC
- LIMIT %(param_4)s::INTEGER) AS anon_5 UNION ALL SELECT anon_7.id AS id
-FROM (SELECT found.id AS id
-FROM billhook.delivery AS found
-WHERE found.id = %(id_1)s::BIGINT ORDER BY found.id DESC
- LIMIT %(param_5)s::INTEGER) AS anon_7) AS anon_1 ORDER BY anon_1.id DESC
- LIMIT %(param_6)s::INTEGER
---> delivery: delivery_identifier_1_idx
---> delivery: delivery_identifier_2_idx
---> delivery: delivery_identifier_3_idx
---> delivery: delivery_pkey
---> delivery: delivery_source_key_variant_key
 
 -- inbox.py Inbox._commit_nothing
 UPDATE billhook.billhook_version SET version_num=billhook.billhook_version.version_num
@@ -1389,28 +1347,15 @@ WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
 --> delivery: delivery_pkey
 
 -- issues.py by_hour
-SELECT billhook.billhook_count.cause, billhook.billhook_count.hour, billhook.billhook_count.number
-FROM billhook.billhook_count
-WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_count.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_count.cause = ANY (%(param_1)s::TEXT[])
+SELECT fingerprint, date_trunc('hour', failed_at, 'UTC'), count(*) FROM billhook.failure
+        WHERE id > (SELECT max(id) FROM billhook.failure) - %(read_back)s AND failed_at >= %(since)s::TIMESTAMP WITH TIME ZONE
+            AND fingerprint = ANY (%(ids)s::TEXT[])
+        GROUP BY 1, 2
+        UNION ALL
+        SELECT cause, hour, number FROM billhook.billhook_count
+        WHERE what = 'issue' AND hour >= %(since)s::TIMESTAMP WITH TIME ZONE AND cause = ANY (%(ids)s::TEXT[])
 --> billhook_count: billhook_count_pkey
-
--- issues.py by_hour
-SELECT billhook.billhook_issue.fingerprint, (SELECT CAST(json_object_agg(by_hour.hour, by_hour.number) AS TEXT) AS json_object_agg_1
-FROM (SELECT to_char(timezone(%(timezone_1)s::VARCHAR, newest.failed_at), %(to_char_1)s::VARCHAR) AS hour, count(*) AS number
-FROM (SELECT billhook.failure.failed_at AS failed_at
-FROM billhook.failure
-WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint AND billhook.failure.id > coalesce((SELECT latest.id
-FROM (SELECT billhook.failure.id AS id, billhook.failure.failed_at AS failed_at
-FROM billhook.failure ORDER BY billhook.failure.id DESC
- LIMIT %(param_1)s::INTEGER) AS latest
-WHERE latest.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE
- LIMIT %(param_2)s::INTEGER), %(coalesce_1)s::INTEGER) ORDER BY billhook.failure.id DESC
- LIMIT %(param_3)s::INTEGER) AS newest
-WHERE newest.failed_at >= %(failed_at_2)s::TIMESTAMP WITH TIME ZONE GROUP BY hour) AS by_hour) AS anon_1
-FROM billhook.billhook_issue
-WHERE billhook.billhook_issue.fingerprint = ANY (%(param_4)s::TEXT[])
---> billhook_issue: billhook_issue_pkey
---> failure: failure_fingerprint_idx
+--> failure: failure_failed_at_idx
 --> failure: failure_pkey
 
 -- issues.py change_issue
@@ -1909,6 +1854,12 @@ WHERE billhook.run.finished_at > %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AND
  LIMIT %(param_1)s::INTEGER) AS anon_1 GROUP BY anon_1.handler
 --> run: run_finished_at_idx
 
+-- overview.py _rates
+SELECT min(billhook.billhook_worker.started_at) AS min_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.seen_at > %(seen_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_worker.seen_at <= %(seen_at_2)s::TIMESTAMP WITH TIME ZONE
+--> billhook_worker: all rows
+
 -- overview.py _state
 SELECT (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received') LIMIT %(at_most)s) AS counted) AS unread, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received', 'planned') AND state IN ('planned') LIMIT %(at_most)s) AS counted) AS in_progress, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('dead') LIMIT %(at_most)s) AS counted) AS dead, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS quarantined, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE conflict_of IS NOT NULL AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS conflicts,  (SELECT received_at FROM billhook.delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1) AS oldest_at
 --> delivery: delivery_conflict_idx
@@ -2020,13 +1971,10 @@ WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AN
 -- pace.py first_untried_at
 SELECT billhook.delivery.received_at
 FROM billhook.delivery
-WHERE billhook.delivery.id = (SELECT anon_1.delivery_id
-FROM (SELECT billhook.run.delivery_id AS delivery_id, billhook.run.attempts AS attempts, billhook.run.due_at AS due_at
+WHERE billhook.delivery.id = (SELECT billhook.run.delivery_id
 FROM billhook.run
-WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.due_at
- LIMIT %(param_1)s::INTEGER) AS anon_1
-WHERE anon_1.attempts = %(attempts_1)s::INTEGER ORDER BY anon_1.due_at
- LIMIT %(param_2)s::INTEGER)
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.attempts = %(attempts_1)s::INTEGER ORDER BY billhook.run.due_at
+ LIMIT %(param_1)s::INTEGER)
 --> delivery: delivery_pkey
 --> run: run_claim_idx
 
@@ -2048,6 +1996,24 @@ FROM billhook.run AS run_1
 WHERE run_1.delivery_id = finished.delivery_id AND (run_1.state = ANY (%(param_2)s::TEXT[]) OR run_1.state = %(state_1)s::VARCHAR AND run_1.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE) AND NOT run_1.handler = ANY (%(param_3)s::TEXT[])))
 --> run: run_delivery_id_handler_key
 --> run: run_finished_at_idx
+
+-- postgres/database.py PostgresDatabase.facts
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s)
+
+-- postgres/database.py PostgresDatabase.facts
+SELECT quote_ident(current_user), quote_ident(%(schema)s)
+
+-- postgres/database.py PostgresDatabase.facts
+SHOW fsync
+
+-- postgres/database.py PostgresDatabase.facts
+SHOW full_page_writes
+
+-- postgres/database.py PostgresDatabase.facts
+SHOW is_superuser
+
+-- postgres/database.py PostgresDatabase.facts
+SHOW server_version_num
 
 -- retention.py cut_texts
 SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.title, billhook.billhook_issue.kind
@@ -2372,10 +2338,10 @@ WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_
  LIMIT %(param_1)s::INTEGER
 --> run: run_claim_idx
 
--- workers.py is_followed
+-- workers.py expects_worker
 SELECT billhook.billhook_worker.engine
 FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NOT NULL ORDER BY billhook.billhook_worker.stopped_at DESC
+WHERE billhook.billhook_worker.stopped_at IS NOT NULL AND billhook.billhook_worker.engine != %(engine_1)s::VARCHAR ORDER BY billhook.billhook_worker.stopped_at DESC
  LIMIT %(param_1)s::INTEGER
 --> billhook_worker: all rows
 

@@ -688,16 +688,6 @@ WHERE delivery.state IN ('received')
  LIMIT ? OFFSET ?
 --> SCAN delivery USING COVERING INDEX delivery_received_idx
 
--- deliveries.py page
-SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.state, delivery.received_at, delivery.signed_at, length(delivery.body) AS body_bytes, (SELECT min(run.twin_of) AS min_1
-FROM run
-WHERE run.delivery_id = delivery.id) AS twin_of, delivery.conflict_of, delivery.sent_as, delivery.edited_from, delivery.type_field, delivery.identifier_1, delivery.identifier_2, delivery.identifier_3
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) ORDER BY delivery.id DESC
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
-
 -- deliveries.py search_bound
 SELECT count(*) AS count_1, min(anon_1.id) AS min_1, min(anon_1.received_at) AS min_2
 FROM (SELECT delivery.id AS id, delivery.received_at AS received_at
@@ -722,15 +712,6 @@ FROM delivery
 WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.error IS NOT NULL
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- diagnosis.py inbox_facts
-PRAGMA fullfsync
-
--- diagnosis.py inbox_facts
-PRAGMA journal_mode
-
--- diagnosis.py inbox_facts
-PRAGMA synchronous
 
 -- diagnosis.py newest_deliveries
 SELECT delivery.id, delivery.event_type, delivery.body, delivery.received_at, delivery.signed_at, delivery.headers
@@ -850,6 +831,140 @@ WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND 
 --> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
 
 -- filters.py DeliveryFilter.ids
+SELECT anon_1.id
+FROM (SELECT anon_2.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.identifier_1 = ? AND found.id < ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_2 UNION ALL SELECT anon_3.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.identifier_2 = ? AND found.id < ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_3 UNION ALL SELECT anon_4.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.identifier_3 = ? AND found.id < ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_4 UNION ALL SELECT anon_5.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.source IN (WITH RECURSIVE sources (source) AS (
+        SELECT (SELECT source FROM delivery WHERE TRUE ORDER BY source LIMIT 1)
+        UNION ALL SELECT (
+            SELECT source FROM delivery WHERE TRUE AND delivery.source > sources.source
+            ORDER BY source LIMIT 1
+        ) FROM sources WHERE sources.source IS NOT NULL
+    ) SELECT source FROM sources WHERE source IS NOT NULL) AND found."key" = ? AND found.id < ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_5 UNION ALL SELECT anon_6.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.id = ? AND found.id < ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_6) AS anon_1
+WHERE anon_1.id < ? ORDER BY anon_1.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH found USING COVERING INDEX delivery_identifier_1_idx (identifier_1=? AND id<?)
+--> SCAN anon_2
+--> SEARCH found USING COVERING INDEX delivery_identifier_2_idx (identifier_2=? AND id<?)
+--> SCAN anon_3
+--> SEARCH found USING COVERING INDEX delivery_identifier_3_idx (identifier_3=? AND id<?)
+--> SCAN anon_4
+--> SEARCH found USING COVERING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
+--> SCAN CONSTANT ROW
+--> SCAN delivery USING COVERING INDEX sqlite_autoindex_delivery_1
+--> SCAN sources
+--> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1 (source>?)
+--> SCAN sources
+--> SCAN anon_5
+--> SEARCH found USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN anon_6
+
+-- filters.py DeliveryFilter.ids
+SELECT anon_1.id
+FROM (SELECT anon_2.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.identifier_1 = ? AND found.id < ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_2 UNION ALL SELECT anon_3.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.identifier_2 = ? AND found.id < ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_3 UNION ALL SELECT anon_4.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.identifier_3 = ? AND found.id < ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_4 UNION ALL SELECT anon_5.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.source IN (WITH RECURSIVE sources (source) AS (
+        SELECT (SELECT source FROM delivery WHERE TRUE ORDER BY source LIMIT 1)
+        UNION ALL SELECT (
+            SELECT source FROM delivery WHERE TRUE AND delivery.source > sources.source
+            ORDER BY source LIMIT 1
+        ) FROM sources WHERE sources.source IS NOT NULL
+    ) SELECT source FROM sources WHERE source IS NOT NULL) AND found."key" = ? AND found.id < ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_5) AS anon_1
+WHERE anon_1.id < ? ORDER BY anon_1.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH found USING COVERING INDEX delivery_identifier_1_idx (identifier_1=? AND id<?)
+--> SCAN anon_2
+--> SEARCH found USING COVERING INDEX delivery_identifier_2_idx (identifier_2=? AND id<?)
+--> SCAN anon_3
+--> SEARCH found USING COVERING INDEX delivery_identifier_3_idx (identifier_3=? AND id<?)
+--> SCAN anon_4
+--> SEARCH found USING COVERING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
+--> SCAN CONSTANT ROW
+--> SCAN delivery USING COVERING INDEX sqlite_autoindex_delivery_1
+--> SCAN sources
+--> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1 (source>?)
+--> SCAN sources
+--> SCAN anon_5
+
+-- filters.py DeliveryFilter.ids
+SELECT anon_1.id
+FROM (SELECT anon_2.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.identifier_1 = ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_2 UNION ALL SELECT anon_3.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.identifier_2 = ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_3 UNION ALL SELECT anon_4.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.identifier_3 = ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_4 UNION ALL SELECT anon_5.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.source IN (WITH RECURSIVE sources (source) AS (
+        SELECT (SELECT source FROM delivery WHERE TRUE ORDER BY source LIMIT 1)
+        UNION ALL SELECT (
+            SELECT source FROM delivery WHERE TRUE AND delivery.source > sources.source
+            ORDER BY source LIMIT 1
+        ) FROM sources WHERE sources.source IS NOT NULL
+    ) SELECT source FROM sources WHERE source IS NOT NULL) AND found."key" = ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_5 UNION ALL SELECT anon_6.id AS id
+FROM (SELECT found.id AS id
+FROM delivery AS found
+WHERE found.id = ? ORDER BY found.id DESC
+ LIMIT ? OFFSET ?) AS anon_6) AS anon_1 ORDER BY anon_1.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH found USING COVERING INDEX delivery_identifier_1_idx (identifier_1=?)
+--> SCAN anon_2
+--> SEARCH found USING COVERING INDEX delivery_identifier_2_idx (identifier_2=?)
+--> SCAN anon_3
+--> SEARCH found USING COVERING INDEX delivery_identifier_3_idx (identifier_3=?)
+--> SCAN anon_4
+--> SEARCH found USING COVERING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
+--> SCAN CONSTANT ROW
+--> SCAN delivery USING COVERING INDEX sqlite_autoindex_delivery_1
+--> SCAN sources
+--> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1 (source>?)
+--> SCAN sources
+--> SCAN anon_5
+--> SEARCH found USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN anon_6
+
+-- filters.py DeliveryFilter.ids
 SELECT delivery.id
 FROM delivery
 WHERE (EXISTS (SELECT *
@@ -933,6 +1048,45 @@ WHERE (lower(other.error) LIKE '%' || lower(?) || '%' ESCAPE '/')) AND delivery.
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN run
 --> SCAN other
+
+-- filters.py DeliveryFilter.ids
+SELECT delivery.id
+FROM delivery
+WHERE delivery.id IN (SELECT run.delivery_id
+FROM run
+WHERE (lower(run.last_error) LIKE '%' || lower(?) || '%' ESCAPE '/') UNION ALL SELECT other.id
+FROM delivery AS other
+WHERE (lower(other.error) LIKE '%' || lower(?) || '%' ESCAPE '/')) AND delivery.id IN (SELECT found.id
+FROM delivery AS found
+WHERE found.identifier_1 = ? UNION ALL SELECT found.id
+FROM delivery AS found
+WHERE found.identifier_2 = ? UNION ALL SELECT found.id
+FROM delivery AS found
+WHERE found.identifier_3 = ? UNION ALL SELECT found.id
+FROM delivery AS found
+WHERE found.source IN (WITH RECURSIVE sources (source) AS (
+        SELECT (SELECT source FROM delivery WHERE TRUE ORDER BY source LIMIT 1)
+        UNION ALL SELECT (
+            SELECT source FROM delivery WHERE TRUE AND delivery.source > sources.source
+            ORDER BY source LIMIT 1
+        ) FROM sources WHERE sources.source IS NOT NULL
+    ) SELECT source FROM sources WHERE source IS NOT NULL) AND found."key" = ? UNION ALL SELECT found.id
+FROM delivery AS found
+WHERE found.id = ?) ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN run
+--> SCAN other
+--> SEARCH found USING COVERING INDEX delivery_identifier_1_idx (identifier_1=?)
+--> SEARCH found USING COVERING INDEX delivery_identifier_2_idx (identifier_2=?)
+--> SEARCH found USING COVERING INDEX delivery_identifier_3_idx (identifier_3=?)
+--> SEARCH found USING COVERING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
+--> SCAN CONSTANT ROW
+--> SCAN delivery USING COVERING INDEX sqlite_autoindex_delivery_1
+--> SCAN sources
+--> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1 (source>?)
+--> SCAN sources
+--> SEARCH found USING INTEGER PRIMARY KEY (rowid=?)
 
 -- filters.py DeliveryFilter.ids
 SELECT delivery.id
@@ -1054,6 +1208,24 @@ WHERE delivery.source IN (?, ?) AND delivery.id < ? ORDER BY delivery.id DESC
 -- filters.py DeliveryFilter.ids
 SELECT delivery.id
 FROM delivery
+WHERE delivery.source IN (WITH RECURSIVE sources (source) AS (
+        SELECT (SELECT source FROM delivery WHERE TRUE ORDER BY source LIMIT 1)
+        UNION ALL SELECT (
+            SELECT source FROM delivery WHERE TRUE AND delivery.source > sources.source
+            ORDER BY source LIMIT 1
+        ) FROM sources WHERE sources.source IS NOT NULL
+    ) SELECT source FROM sources WHERE source IS NOT NULL) AND delivery."key" = ? AND delivery.id < ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
+--> SCAN CONSTANT ROW
+--> SCAN delivery USING COVERING INDEX sqlite_autoindex_delivery_1
+--> SCAN sources
+--> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1 (source>?)
+--> SCAN sources
+
+-- filters.py DeliveryFilter.ids
+SELECT delivery.id
+FROM delivery
 WHERE delivery.state = ? AND delivery.id < ? ORDER BY delivery.id DESC
  LIMIT ? OFFSET ?
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid<?)
@@ -1108,7 +1280,7 @@ WHERE run.delivery_id = delivery.id AND run.state IN ('waiting', 'due') AND run.
 FROM billhook_handler
 WHERE billhook_handler.paused_at IS NOT NULL))) AND NOT (EXISTS (SELECT *
 FROM run
-WHERE run.delivery_id = delivery.id AND (run.state = ? AND run.attempts > ? OR run.state = ?))) AND delivery.id < ? ORDER BY delivery.id DESC
+WHERE run.delivery_id = delivery.id AND (run.state IN ('due', 'running') AND run.state = ? AND run.attempts > ? OR run.state IN ('due', 'running') AND run.state = ?))) AND delivery.id < ? ORDER BY delivery.id DESC
  LIMIT ? OFFSET ?
 --> SEARCH delivery USING INDEX delivery_unfinished_idx (id<?)
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
@@ -1142,7 +1314,7 @@ WHERE billhook_handler.paused_at IS NOT NULL))) AND delivery.id IN (SELECT run.d
 FROM run
 WHERE run.state IN ('due', 'running') AND run.state = ?) AND NOT (EXISTS (SELECT *
 FROM run
-WHERE run.delivery_id = delivery.id AND run.state = ? AND run.attempts > ?)) AND delivery.id < ? ORDER BY delivery.id DESC
+WHERE run.delivery_id = delivery.id AND run.state IN ('due', 'running') AND run.state = ? AND run.attempts > ?)) AND delivery.id < ? ORDER BY delivery.id DESC
  LIMIT ? OFFSET ?
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH run USING INDEX run_claim_idx (state=?)
@@ -1169,207 +1341,6 @@ SELECT delivery.id
 FROM delivery ORDER BY delivery.id DESC
  LIMIT ? OFFSET ?
 --> SCAN delivery
-
--- filters.py DeliveryFilter.ids
-WITH RECURSIVE sources(source) AS
-(SELECT min(delivery.source) AS source
-FROM delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
-FROM delivery AS other
-WHERE other.source > sources.source) AS anon_1
-FROM sources
-WHERE sources.source IS NOT NULL)
- SELECT delivery.id
-FROM delivery
-WHERE delivery.source IN (SELECT sources.source
-FROM sources
-WHERE sources.source IS NOT NULL) AND delivery."key" = ? AND delivery.id < ? ORDER BY delivery.id DESC
- LIMIT ? OFFSET ?
---> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
---> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1
---> SCAN sources
---> SEARCH other USING COVERING INDEX sqlite_autoindex_delivery_1 (source>?)
---> SCAN sources
-
--- filters.py DeliveryFilter.ids
-WITH RECURSIVE sources_of_key(source) AS
-(SELECT min(delivery.source) AS source
-FROM delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
-FROM delivery AS other
-WHERE other.source > sources_of_key.source) AS anon_1
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL)
- SELECT delivery.id
-FROM delivery
-WHERE delivery.id IN (SELECT run.delivery_id
-FROM run
-WHERE (lower(run.last_error) LIKE '%' || lower(?) || '%' ESCAPE '/') UNION ALL SELECT other.id
-FROM delivery AS other
-WHERE (lower(other.error) LIKE '%' || lower(?) || '%' ESCAPE '/')) AND delivery.id IN (SELECT found.id
-FROM delivery AS found
-WHERE found.identifier_1 = ? UNION ALL SELECT found.id
-FROM delivery AS found
-WHERE found.identifier_2 = ? UNION ALL SELECT found.id
-FROM delivery AS found
-WHERE found.identifier_3 = ? UNION ALL SELECT found.id
-FROM delivery AS found
-WHERE found.source IN (SELECT sources_of_key.source
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL) AND found."key" = ? UNION ALL SELECT found.id
-FROM delivery AS found
-WHERE found.id = ?) ORDER BY delivery.id DESC
- LIMIT ? OFFSET ?
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN run
---> SCAN other
---> SEARCH found USING COVERING INDEX delivery_identifier_1_idx (identifier_1=?)
---> SEARCH found USING COVERING INDEX delivery_identifier_2_idx (identifier_2=?)
---> SEARCH found USING COVERING INDEX delivery_identifier_3_idx (identifier_3=?)
---> SEARCH found USING COVERING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
---> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1
---> SCAN sources_of_key
---> SEARCH other USING COVERING INDEX sqlite_autoindex_delivery_1 (source>?)
---> SCAN sources_of_key
---> SEARCH found USING INTEGER PRIMARY KEY (rowid=?)
-
--- filters.py DeliveryFilter.ids
-WITH RECURSIVE sources_of_key(source) AS
-(SELECT min(delivery.source) AS source
-FROM delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
-FROM delivery AS other
-WHERE other.source > sources_of_key.source) AS anon_6
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL)
- SELECT anon_1.id
-FROM (SELECT anon_2.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.identifier_1 = ? AND found.id < ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_2 UNION ALL SELECT anon_3.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.identifier_2 = ? AND found.id < ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_3 UNION ALL SELECT anon_4.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.identifier_3 = ? AND found.id < ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_4 UNION ALL SELECT anon_5.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.source IN (SELECT sources_of_key.source
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL) AND found."key" = ? AND found.id < ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_5 UNION ALL SELECT anon_7.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.id = ? AND found.id < ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_7) AS anon_1
-WHERE anon_1.id < ? ORDER BY anon_1.id DESC
- LIMIT ? OFFSET ?
---> SEARCH found USING COVERING INDEX delivery_identifier_1_idx (identifier_1=? AND id<?)
---> SCAN anon_2
---> SEARCH found USING COVERING INDEX delivery_identifier_2_idx (identifier_2=? AND id<?)
---> SCAN anon_3
---> SEARCH found USING COVERING INDEX delivery_identifier_3_idx (identifier_3=? AND id<?)
---> SCAN anon_4
---> SEARCH found USING COVERING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
---> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1
---> SCAN sources_of_key
---> SEARCH other USING COVERING INDEX sqlite_autoindex_delivery_1 (source>?)
---> SCAN sources_of_key
---> SCAN anon_5
---> SEARCH found USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN anon_7
-
--- filters.py DeliveryFilter.ids
-WITH RECURSIVE sources_of_key(source) AS
-(SELECT min(delivery.source) AS source
-FROM delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
-FROM delivery AS other
-WHERE other.source > sources_of_key.source) AS anon_6
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL)
- SELECT anon_1.id
-FROM (SELECT anon_2.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.identifier_1 = ? AND found.id < ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_2 UNION ALL SELECT anon_3.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.identifier_2 = ? AND found.id < ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_3 UNION ALL SELECT anon_4.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.identifier_3 = ? AND found.id < ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_4 UNION ALL SELECT anon_5.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.source IN (SELECT sources_of_key.source
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL) AND found."key" = ? AND found.id < ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_5) AS anon_1
-WHERE anon_1.id < ? ORDER BY anon_1.id DESC
- LIMIT ? OFFSET ?
---> SEARCH found USING COVERING INDEX delivery_identifier_1_idx (identifier_1=? AND id<?)
---> SCAN anon_2
---> SEARCH found USING COVERING INDEX delivery_identifier_2_idx (identifier_2=? AND id<?)
---> SCAN anon_3
---> SEARCH found USING COVERING INDEX delivery_identifier_3_idx (identifier_3=? AND id<?)
---> SCAN anon_4
---> SEARCH found USING COVERING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
---> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1
---> SCAN sources_of_key
---> SEARCH other USING COVERING INDEX sqlite_autoindex_delivery_1 (source>?)
---> SCAN sources_of_key
---> SCAN anon_5
-
--- filters.py DeliveryFilter.ids
-WITH RECURSIVE sources_of_key(source) AS
-(SELECT min(delivery.source) AS source
-FROM delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
-FROM delivery AS other
-WHERE other.source > sources_of_key.source) AS anon_6
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL)
- SELECT anon_1.id
-FROM (SELECT anon_2.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.identifier_1 = ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_2 UNION ALL SELECT anon_3.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.identifier_2 = ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_3 UNION ALL SELECT anon_4.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.identifier_3 = ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_4 UNION ALL SELECT anon_5.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.source IN (SELECT sources_of_key.source
-FROM sources_of_key
-WHERE sources_of_key.source IS NOT NULL) AND found."key" = ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_5 UNION ALL SELECT anon_7.id AS id
-FROM (SELECT found.id AS id
-FROM delivery AS found
-WHERE found.id = ? ORDER BY found.id DESC
- LIMIT ? OFFSET ?) AS anon_7) AS anon_1 ORDER BY anon_1.id DESC
- LIMIT ? OFFSET ?
---> SEARCH found USING COVERING INDEX delivery_identifier_1_idx (identifier_1=?)
---> SCAN anon_2
---> SEARCH found USING COVERING INDEX delivery_identifier_2_idx (identifier_2=?)
---> SCAN anon_3
---> SEARCH found USING COVERING INDEX delivery_identifier_3_idx (identifier_3=?)
---> SCAN anon_4
---> SEARCH found USING COVERING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
---> SEARCH delivery USING COVERING INDEX sqlite_autoindex_delivery_1
---> SCAN sources_of_key
---> SEARCH other USING COVERING INDEX sqlite_autoindex_delivery_1 (source>?)
---> SCAN sources_of_key
---> SCAN anon_5
---> SEARCH found USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN anon_7
 
 -- inbox.py Inbox._commit_nothing
 UPDATE billhook_version SET version_num=billhook_version.version_num
@@ -1503,34 +1474,18 @@ WHERE delivery.id IN (SELECT value FROM json_each(?))
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- issues.py by_hour
-SELECT billhook_count.cause, billhook_count.hour, billhook_count.number
-FROM billhook_count
-WHERE billhook_count.what = ? AND billhook_count.hour >= ? AND billhook_count.cause IN (SELECT value FROM json_each(?))
+SELECT fingerprint, substr(failed_at, 1, 13) || ':00:00.000000', count(*) FROM failure
+        WHERE id > (SELECT max(id) FROM failure) - ? AND failed_at >= ?
+            AND fingerprint IN (SELECT value FROM json_each(?))
+        GROUP BY 1, 2
+        UNION ALL
+        SELECT cause, hour, number FROM billhook_count
+        WHERE what = 'issue' AND hour >= ? AND cause IN (SELECT value FROM json_each(?))
+--> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=? AND id>?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH failure
 --> SEARCH billhook_count USING PRIMARY KEY (hour>?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- issues.py by_hour
-SELECT billhook_issue.fingerprint, (SELECT CAST(json_group_object(by_hour.hour, by_hour.number) AS TEXT) AS json_group_object_1
-FROM (SELECT substr(newest.failed_at, ?, ?) AS hour, count(*) AS number
-FROM (SELECT failure.failed_at AS failed_at
-FROM failure
-WHERE failure.fingerprint = billhook_issue.fingerprint AND failure.id > coalesce((SELECT latest.id
-FROM (SELECT failure.id AS id, failure.failed_at AS failed_at
-FROM failure ORDER BY failure.id DESC
- LIMIT ? OFFSET ?) AS latest
-WHERE latest.failed_at < ?
- LIMIT ? OFFSET ?), ?) ORDER BY failure.id DESC
- LIMIT ? OFFSET ?) AS newest
-WHERE newest.failed_at >= ? GROUP BY hour) AS by_hour) AS anon_1
-FROM billhook_issue
-WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?))
---> SEARCH billhook_issue USING COVERING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=? AND id>?)
---> SCAN failure
---> SCAN latest
---> SCAN newest
---> SCAN by_hour
 
 -- issues.py change_issue
 UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, ignored_until=? WHERE billhook_issue.fingerprint = ?
@@ -2069,6 +2024,12 @@ WHERE run.finished_at > ? AND run.finished_at <= ? ORDER BY run.finished_at DESC
 --> SEARCH run USING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
 --> SCAN anon_1
 
+-- overview.py _rates
+SELECT min(billhook_worker.started_at) AS min_1
+FROM billhook_worker
+WHERE billhook_worker.seen_at > ? AND billhook_worker.seen_at <= ?
+--> SEARCH billhook_worker
+
 -- overview.py _state
 SELECT (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('received') LIMIT ?) AS counted) AS unread, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('received', 'planned') AND state IN ('planned') LIMIT ?) AS counted) AS in_progress, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('dead', 'quarantined') AND state IN ('dead') LIMIT ?) AS counted) AS dead, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('dead', 'quarantined') AND state IN ('quarantined') LIMIT ?) AS counted) AS quarantined, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE conflict_of IS NOT NULL AND state IN ('quarantined') LIMIT ?) AS counted) AS conflicts,  (SELECT received_at FROM delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1) AS oldest_at
 --> SCAN CONSTANT ROW
@@ -2226,16 +2187,12 @@ WHERE run.finished_at >= ? AND run.finished_at <= ? ORDER BY run.finished_at DES
 -- pace.py first_untried_at
 SELECT delivery.received_at
 FROM delivery
-WHERE delivery.id = (SELECT anon_1.delivery_id
-FROM (SELECT run.delivery_id AS delivery_id, run.attempts AS attempts, run.due_at AS due_at
+WHERE delivery.id = (SELECT run.delivery_id
 FROM run
-WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at <= ? ORDER BY run.due_at
- LIMIT ? OFFSET ?) AS anon_1
-WHERE anon_1.attempts = ? ORDER BY anon_1.due_at
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at <= ? AND run.attempts = ? ORDER BY run.due_at
  LIMIT ? OFFSET ?)
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at<?)
---> SCAN anon_1
 
 -- pace.py grows
 SELECT count(*) AS count_1
@@ -2493,6 +2450,15 @@ WHERE run.handler = ? AND failure.fingerprint = ? ORDER BY failure.id DESC
 --> SEARCH failure USING COVERING INDEX failure_fingerprint_idx (fingerprint=?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
+-- sqlite/database.py SqliteDatabase.facts
+PRAGMA fullfsync
+
+-- sqlite/database.py SqliteDatabase.facts
+PRAGMA journal_mode
+
+-- sqlite/database.py SqliteDatabase.facts
+PRAGMA synchronous
+
 -- transaction.py InboxTransaction._mark_running
 UPDATE run SET state=?, attempts=(run.attempts + ?), due_at=?, worker=?, release_id=?, queued=?, token=(run.token + ?), beside_others=?, started_at=?, duration_seconds=? WHERE run.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
@@ -2640,10 +2606,10 @@ WHERE run.state IN ('due', 'running') AND run.state = ? ORDER BY run.id
  LIMIT ? OFFSET ?
 --> SEARCH run USING INDEX run_claim_idx (state=?)
 
--- workers.py is_followed
+-- workers.py expects_worker
 SELECT billhook_worker.engine
 FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NOT NULL ORDER BY billhook_worker.stopped_at DESC
+WHERE billhook_worker.stopped_at IS NOT NULL AND billhook_worker.engine != ? ORDER BY billhook_worker.stopped_at DESC
  LIMIT ? OFFSET ?
 --> SCAN billhook_worker
 
