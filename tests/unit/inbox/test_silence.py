@@ -30,6 +30,7 @@ HISTORIES = {
     "5,000 in a minute 29 days ago and again two days ago": ([NOW - 29 * DAY, NOW - 2 * DAY], None),
     "50,000 at once in an inbox an hour old": ([NOW - HOUR], None),
     "a first run of 30 hours": (until(24, since_days=2), None),
+    "hourly for six and a half days": (until(0, since_days=6.5), None),
     "four gaps": ([NOW - number * 5 * DAY for number in range(1, 6)], None),
     "five gaps": ([NOW - number * 5 * DAY for number in range(1, 7)], 5 * DAY + HOUR),
     # The run of three days and the one of the month before: the gap between them counts, although the hours
