@@ -88,7 +88,7 @@ def test_a_newcomer_gets_to_a_delivery_a_test_and_the_dashboard_in_five_minutes(
     assert '200 {"status": "accepted"}' in sent
     key = re.search(r"delivery (msg_\w+)", handled)[1]
     # In 80 columns the key is cut, and columns are left out.
-    assert re.search(rf"InvoiceApproved +done +billing\.send .*{key[:7]}", listed)
+    assert re.search(rf"InvoiceApproved +done +inv_42 +{key[:7]}", listed)
     assert "9 passed" in tested
     assert "InvoiceApproved" in dashboard
     assert key in dashboard

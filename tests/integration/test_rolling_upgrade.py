@@ -51,7 +51,8 @@ def test_an_upgrade_under_load_loses_and_refuses_nothing(release, inbox_url, whe
 
     def notes():
         path = tmp_path / "notes.txt"
-        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        # Without the last line, which may be incomplete as yet.
+        return [line.split() for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
     with (
         gunicorn(tmp_path, door="asgi", BILLHOOK_INBOX_URL=inbox_url) as server,
