@@ -14,7 +14,7 @@ from flask import Blueprint, Flask, jsonify, request
 from flask.cli import FlaskGroup
 from werkzeug.exceptions import HTTPException
 
-from billhook import Billhook, Handlers, Source
+from billhook import Billhook, Handlers, Source, signals
 from billhook.clock import FrozenClock
 from billhook.dashboard import Dashboard
 from billhook.errors import ConfigError, DuplicateHandlerName, SchemaMismatch
@@ -422,6 +422,18 @@ def test_a_second_billhook_with_a_name_that_is_taken_is_refused(plain_app):
 
     with pytest.raises(DuplicateHandlerName, match="two handlers are named 'old'"):
         Billhook(handlers=groups[1:]).init_app(app, url_prefix="/second")
+
+
+def test_a_plain_subscriber_with_a_handlers_name_refuses_to_start(plain_app):
+    app, handlers = plain_app(), Handlers()
+
+    def subscriber(sender, *, event, delivery): ...
+
+    handlers.on(PingTest, name=f"{__name__}.{subscriber.__qualname__}")(lambda event: None)
+    signals.ping_test.connect(subscriber, sender=app)
+
+    with pytest.raises(DuplicateHandlerName, match=r"two handlers are named .*subscriber"):
+        Billhook(handlers=[handlers]).init_app(app)
 
 
 def test_sources_alone_need_no_default_one(plain_app):
