@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 import time
@@ -278,23 +277,6 @@ def test_a_hook_that_read_the_body_first_leaves_it_to_us(app_with):
 
     assert [reply.status_code for reply in replies] == [200] * len(sent)
     assert [row[3] for row in stored(app)] == [body for _, body in sent]
-
-
-def test_a_chunked_body_that_a_hook_has_read_is_still_held_to_the_limit(app_with):
-    app = app_with(BILLHOOK_MAX_BODY_BYTES=100)
-    app.before_request(reads_the_body)
-
-    replies = [
-        app.test_client().post(
-            PATH, input_stream=io.BytesIO(b"x" * size), headers=signed(b"x" * size), environ_overrides=CHUNKED
-        )
-        for size in (100, 101)
-    ]
-
-    assert [reply.status_code for reply in replies] == [200, 413]
-
-
-CHUNKED = {"wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": ""}
 
 
 def test_a_json_provider_of_the_app_does_not_change_our_bodies(app_with):

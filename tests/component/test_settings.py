@@ -187,21 +187,6 @@ def test_every_option_has_help_and_accepts_its_default():
             assert option.parse(option.key, option.default_text) == option.default
 
 
-def test_options_can_be_set_by_from_prefixed_env(tmp_path, monkeypatch):
-    monkeypatch.setenv("FLASK_BILLHOOK_SECRETS", f'["{SECRET}"]')
-    monkeypatch.setenv("FLASK_BILLHOOK_RETRY_SCHEDULE_SECONDS", "10,60")
-    monkeypatch.setenv("FLASK_BILLHOOK_TOLERANCE_SECONDS", "60")
-    app = bare_app(tmp_path)
-    del app.config["BILLHOOK_SECRETS"]
-    app.config.from_prefixed_env()
-
-    settings = Settings.from_mapping(app.config)
-
-    assert settings.secrets == (SECRET,)
-    assert settings.retry_schedule_seconds == (10, 60)
-    assert settings.tolerance_seconds == 60
-
-
 def test_a_mounted_app_falls_back_to_the_environment(tmp_path, monkeypatch):
     environ = {
         "BILLHOOK_SECRETS": f"{SECRET},{OTHER_SECRET}", "BILLHOOK_TOLERANCE_SECONDS": "60",

@@ -124,30 +124,9 @@ def test_types_with_and_without_a_class_reach_their_handlers_in_one_plan(acme):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ({"kind": "a"}, "no event type: the body has no field 'event'"),
-        ({"event": "a"}, "no event type: the field 'event' of the body is no object"),
         ({"event": {}}, "no event type: the body has no field 'event.type'"),
-        ({"event": {"type": None}}, "no event type: the field 'event.type' of the body is no text"),
-        ({"event": {"type": ["a"]}}, "no event type: the field 'event.type' of the body is no text"),
-        ({"event": {"type": ""}}, "no event type: the field 'event.type' of the body is no usable name"),
-        ({"event": {"type": " a"}}, "no event type: the field 'event.type' of the body is no usable name"),
-        ({"event": {"type": "a,b"}}, "no event type: the field 'event.type' of the body is no usable name"),
-        (
-            {"event": {"type": "Gr\u00f6\u00dfe"}},
-            "no event type: the field 'event.type' of the body is no usable",
-        ),
-        (
-            {"event": {"type": "a" * 129}},
-            "no event type: the field 'event.type' of the body is no usable name",
-        ),
         ([{"event": {"type": "a"}}], "the body is JSON, but not an object"),
-        (b'{"event": {"type": "a"}', "the body is not JSON (line 1, column 24)"),
         (b'{"event":{"type":"a"},"event":{"type":"b"}}', "an object in the body has the same key twice"),
-        (
-            b'{"event":{"type":"a"},"more":' + b"[" * 64 + b"]" * 64 + b"}",
-            "the body is nested deeper than 64",
-        ),
-        (b"event=a", "the body is not JSON"),
     ],
     ids=repr,
 )

@@ -19,7 +19,7 @@ from billhook.client.transport import MAX_ANSWER_BYTES
 from billhook.clock import FrozenClock
 from billhook.errors import ApiError, ServiceError, UnexpectedResponse
 from billhook.resources import Invoice, InvoiceResponse, sample
-from support.billing_service import CLIENT_ID, REFRESH_TOKEN, Service, a_token, error
+from support.billing_service import error
 
 GET = ApiOperation("GET", "/invoices/{invoiceId}", InvoiceResponse)
 INVOICE = {"invoice": json.loads(sample(Invoice).to_json())}
@@ -89,13 +89,8 @@ UNEXPECTED = {
     "JSON as text": (page(200, "{}", "text/plain"), "its content type is not application/json"),
     "JSON as a picture": (page(200, "{}", "image/x+json"), "its content type is not application/json"),
     "no content type": (page(200, "{}", ""), "it is not JSON"),
-    "nothing": (page(200, "", "application/json"), "the body is not JSON"),
-    "no content": (page(204, "", "application/json"), "the body is not JSON"),
     "a list": (page(200, "[]", "application/json"), "the body is JSON, but not an object"),
-    "null": (page(200, "null", "application/json"), "the body is JSON, but not an object"),
     "another shape": (page(200, '{"invoice": {"id": 7}}', "application/json"), "invoice.id: Input should"),
-    "a key twice": (page(200, '{"a": 1, "a": 1}', "application/json"), "has the same key twice"),
-    "no UTF-8": (page(200, b'{"a": "\xff"}', "application/json"), "the body is not UTF-8"),
     "an error of no shape": (page(400, '{"error": 1}', "application/json"), "is not a valid ErrorBody"),
     "an error of a new type": (error(403, "permission_error", "forbidden"), "of a type that is not listed"),
     "a redirect": (page(302, "", Location="http://127.0.0.1:1/elsewhere"), "it leads to another address"),
@@ -200,22 +195,3 @@ def test_any_response_gives_a_model_or_an_api_error(answer):
 
     assert told.startswith("GET /invoices/{invoiceId}: ")
     assert told.isprintable()
-
-
-def test_tokens_that_the_service_repeats_are_not_repeated_here(service: Service, once):
-    once.auth.login()
-    (token,) = service.tokens
-    other = a_token(None, "somebody else")
-    told = f"bad {token} for {CLIENT_ID}, {REFRESH_TOKEN} and {other}"
-    for answer in (
-        error(
-            400, "invalid_request_error", token, told, param=token, params=[{"param": token, "message": told}]
-        ),
-        page(500, told),
-    ):
-        service.answer("GET /invoices/1", answer)
-        with pytest.raises(errors.ApiError) as caught:
-            once.invoices.get("1")
-        shown = str(caught.value) + repr(caught.value) + repr(vars(caught.value))
-        assert "bad [hidden] for [hidden], [hidden] and [hidden]" in shown
-        assert not any(secret in shown for secret in (token, other, CLIENT_ID, REFRESH_TOKEN))

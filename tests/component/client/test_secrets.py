@@ -75,10 +75,16 @@ def leaked(service: Service, *texts: str) -> list[str]:
 
 
 def echo(status: int) -> Callable:
-    """An error that repeats the headers and the body of the request."""
-    return lambda taken: error(
-        status, "invalid_request_error", "wrong", f"you sent {taken.headers} {taken.body!r}"
-    )
+    """An error each field of which repeats the headers and the body of the request."""
+
+    def answer(taken):
+        sent = f"{taken.headers.get('Authorization')} {taken.headers['X-Api-Key']} {taken.body!r}"
+        params = [{"param": sent, "message": sent}]
+        return error(
+            status, "invalid_request_error", sent, f"you sent {taken.headers}", param=sent, params=params
+        )
+
+    return answer
 
 
 def echo_in_a_page(taken) -> Response:

@@ -163,21 +163,10 @@ def unauthentic(now):
         ("no id", "missing"): without("webhook-id"),
         ("no timestamp", "missing"): without("webhook-timestamp"),
         ("malformed signature", "malformed"): {**good, "webhook-signature": MARK},
-        ("malformed base64", "malformed"): {**good, "webhook-signature": "v1,====" + MARK},
-        ("malformed timestamp", "malformed"): {**good, "webhook-timestamp": "1e9"},
-        ("malformed id", "malformed"): {**good, "webhook-id": "a.b"},
-        ("a header sent twice", "malformed"): {**good, "webhook-id": "msg_1,msg_1"},
-        ("unknown version", "mismatch"): {
-            **good, "webhook-signature": good["webhook-signature"].replace("v1", "v9")
-        },
         ("wrong secret", "mismatch"): signed(secret=OTHER_SECRET, at=now),
         ("another body", "mismatch"): signed(b"[]", at=now),
-        ("another id", "mismatch"): {**good, "webhook-id": "msg_" + MARK},
         ("stale", "stale"): signed(at=now - timedelta(seconds=301)),
         ("in the future", "future"): signed(at=now + timedelta(seconds=301)),
-        ("too many signatures", "malformed"): {
-            **good, "webhook-signature": " ".join([good["webhook-signature"]] * 17)
-        },
     }  # fmt: skip
 
 

@@ -163,19 +163,6 @@ def test_a_currency_commitment_without_a_price_uses_its_units_as_money() -> None
     assert commitment_terms(Commitment(type="Currency", units=Decimal(500))).money == 500
 
 
-@given(st.lists(st.tuples(prices, amounts), min_size=1, max_size=4), amounts)
-def test_a_shared_commitment_is_used_up_to_its_amount(
-    sold: list[tuple[Decimal, Decimal]], promised: Decimal
-) -> None:
-    """Source: spec, "Resources and their fields", ProductGroup: shared settings (ERP, commitment)."""
-    parts = [PricedUsage(terms=PriceTerms(unit_price=price), units=units) for price, units in sold]
-
-    spread = apply_commitment(parts, CommitmentTerms(units=promised))
-
-    assert sum(part.included.units for part in spread) == min(promised, sum(part.units for part in parts))
-    assert all(0 <= part.included.units <= part.units for part in spread)
-
-
 # --- discounts ------------------------------------------------------------------------------------
 
 

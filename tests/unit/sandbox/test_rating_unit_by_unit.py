@@ -142,6 +142,8 @@ def test_a_cycle_costs_what_its_units_cost(
 
 @given(st.lists(products(), min_size=1, max_size=3), COMMITMENTS, st.integers(0, 30), st.integers(0, 60))
 @example([Product(2, 0, (1,), (2, 0))], CommitmentTerms(money=Decimal(1), in_money=True), 1, 0)
+@example([Product(1, 0, (), (1,))] * 2, CommitmentTerms(units=Decimal(1)), 0, 0)
+@example([Product(1, 0, (), (1,))] * 2, CommitmentTerms(money=Decimal(1), in_money=True), 0, 0)
 def test_products_use_up_a_commitment_one_after_the_other(
     sold: list[Product], committed: CommitmentTerms, unit_credits: int, money_credits: int
 ) -> None:
