@@ -188,6 +188,20 @@ def test_an_invalid_token_is_malformed():
             judged(text)
 
 
+@given(st.data())
+def test_no_change_of_a_token_is_taken(data):
+    good = token()
+    at = data.draw(st.integers(0, len(good) - 1))
+    cut = data.draw(st.integers(0, 3))
+    other = good[:at] + data.draw(st.text("AZaz09-_.=+/ {\n", max_size=3)) + good[at + cut :]
+
+    try:
+        judged(other)
+    except SignatureError:
+        return
+    assert other == good
+
+
 @given(st.text(max_size=60), st.binary(max_size=20), st.binary(max_size=60), st.binary(max_size=60))
 def test_any_text_verifies_or_raises_a_signature_error(text, body, header, payload):
     for each in (text, signed(header, payload), signed(ALG, payload)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from werkzeug.datastructures import EnvironHeaders
@@ -283,6 +283,17 @@ def test_a_signature_less_than_a_second_past_is_too_old_and_one_without_a_time_n
         STANDARD.verify(STANDARD.sign(), at=NOW + timedelta(seconds=0.5), tolerance_seconds=0)
     verdict = BODY_HMAC.verify(BODY_HMAC.sign(), at=NOW + timedelta(days=3650), tolerance_seconds=0)
     assert verdict.signed_at is None
+
+
+def test_any_time_zone_means_the_same_moment():
+    far_east = timezone(timedelta(hours=14))
+    for case in (STANDARD, TIMED_HMAC, CASE_OF["template-iso-time"], CASE_OF["template-http-date"]):
+        delivery = case.sign(at=NOW.astimezone(far_east))
+
+        verdict = case.verify(delivery, at=NOW.astimezone(timezone(timedelta(hours=-11))))
+
+        assert verdict.signed_at == NOW
+        assert verdict.signed_at.tzinfo is UTC
 
 
 def test_a_naive_time_is_the_callers_mistake():
