@@ -21,7 +21,6 @@ from billhook.inbox import Inbox
 from billhook.inbox.actions import Action, issues_acted_on, list_actions
 from billhook.inbox.condition_checks import number_text
 from billhook.inbox.conditions import condition_of
-from billhook.inbox.counts import ROWS_READ
 from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import (
     Issue,
@@ -252,12 +251,11 @@ def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, s
     if one.first_at is not None and one.last_at is not None:
         facts.append(("first, last", f"{format_ago(one.first_at, now)}, {format_ago(one.last_at, now)}"))
     if one.kind is IssueKind.FAILURE:
-        facts.append(("attempts", f"{one.count:,} failed"))
+        facts.append(("attempts", f"{one.count:,} failed, {sum(hours):,} of them in {len(hours)} h"))
         if any(hours):
             # A block for each number, as high as it is of the highest; a point for 0.
             blocks = "".join("·▁▂▃▄▅▆▇█"[-(-8 * number // max(hours))] for number in hours)
-            read = f"of the newest {ROWS_READ:,} failures of all issues"
-            facts.append(("by hour", f"{blocks}  {sum(hours):,} in {len(hours)} h until now, {read}"))
+            facts.append(("by hour", f"{blocks}  in {len(hours)} h, until now"))
     if one.deliveries:
         newest = ", ".join(_example(one, delivery_id) for delivery_id in one.examples)
         facts.append(("deliveries", f"{one.deliveries:,}, the newest {newest}"))
