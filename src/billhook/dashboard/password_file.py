@@ -39,7 +39,8 @@ WRONG_TRIES_SECONDS = 1.0
 until it is over; after MAX_WRONG_TRIES to all clients, since an attacker may have many addresses.
 
 Each user is counted alone, for behind a proxy all clients are one: with several, each has an equal part of
-MAX_WRONG_TRIES. Names of no user count among themselves: a stranger who knows no name keeps no operator out.
+MAX_WRONG_TRIES, and at least two clients' tries. Names of no user count among themselves: a stranger who
+knows no name keeps no operator out.
 """
 _READ_ONLY = "read-only "
 
@@ -105,7 +106,8 @@ class _SignIn:
         self._monotonic = monotonic
         self._log = LimitedLog(logger, monotonic=monotonic)
         guessable = sum(user.may_be_guessed for user in users)
-        self._most_wrong = max(1, MAX_WRONG_TRIES // max(1, guessable))
+        # More than one client's, so that one keeps no user out.
+        self._most_wrong = max(2 * WRONG_TRIES, MAX_WRONG_TRIES // max(1, guessable))
         self._wrong = {_digest(user.name): deque[tuple[float, str]](maxlen=MAX_WRONG_TRIES) for user in users}
         """When wrong passwords of each user came, and from which client."""
         self._of_no_user: deque[tuple[float, str]] = deque(maxlen=MAX_WRONG_TRIES)

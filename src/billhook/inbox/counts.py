@@ -82,7 +82,7 @@ KEPT_FOR = timedelta(days=396)
 BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
 """The hour of what is older: one sum each, so that the sum over all time never falls."""
 ROWS_READ = 25_000
-"""How many rows of a table are read for a chart by the minute or of issues, so that its page is quick."""
+"""How many rows of a table are read for figures by the minute, so that a page of them is quick."""
 _COMPACT_LIMIT = 2_000
 _COMPACT_HOURS = 24
 _STEP_LIMIT = 2_000

@@ -79,6 +79,12 @@ class InboxDialect(Protocol):
     by_index: str
     """The condition of a partial index, and AND, where one that implies it is not enough."""
 
+    def hour_text(self, moment: ColumnElement[datetime]) -> ColumnElement[str]:
+        """Return its hour in UTC as `2026-01-31 23`."""
+
+    def json_object(self, key: ColumnElement[str], value: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Return the aggregate of all rows as a JSON object."""
+
     # --- whole statements -----------------------------------------------------------------------------
 
     def insert_runs(

@@ -7,6 +7,7 @@ the hourly counts of billhook.inbox.counts, which has the failures that retentio
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,21 +15,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Text,
-    and_,
-    bindparam,
-    column,
-    func,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Column, Connection, Text, and_, cast, func, or_, select, update
 
-from billhook.inbox.counts import OF_ISSUE, ROWS_READ, hour_of
+from billhook.inbox.counts import OF_ISSUE, hour_of
+from billhook.inbox.dialect import dialect_of
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.occurrences import (
@@ -54,26 +44,18 @@ from billhook.inbox.schema import (
     run,
     worker,
 )
-from billhook.inbox.sql import TextOfTables, UtcDateTime, in_values, list_parameter
+from billhook.inbox.sql import UtcDateTime, in_values
 from billhook.inbox.states import RunState
 from billhook.inbox.workers import RUNS_OR_DIED, WORKER_SILENT_AFTER
 
 _EXAMPLES = 3
 _HOURS = 24
+_COUNTED_BY_HOUR = 10_000
+_READ_BACK = 100_000
+"""The newest failures among which the first of a time is looked for: they have no index by time."""
 _BATCH = 500
-_BY_HOUR = (
-    TextOfTables(f"""
-        SELECT fingerprint, $hour(failed_at), count(*) FROM $failure
-        WHERE id > (SELECT max(id) FROM $failure) - :read_back AND failed_at >= :since
-            AND $in_list(fingerprint, :ids)
-        GROUP BY 1, 2
-        UNION ALL
-        SELECT cause, hour, number FROM $billhook_count
-        WHERE what = '{OF_ISSUE}' AND hour >= :since AND $in_list(cause, :ids)
-    """)  # noqa: S608 - constants
-    .bindparams(list_parameter("ids", numbers=False), bindparam("since", type_=UtcDateTime))
-    .columns(column("fingerprint", Text), column("hour", UtcDateTime), column("number", BigInteger))
-)
+
+
 _DELETED = select(hourly_count.c.hour, hourly_count.c.number, hourly_count.c.last_at).where(
     hourly_count.c.what == OF_ISSUE
 )
@@ -252,18 +234,51 @@ def newest_traceback(inbox: Inbox, issue_id: str) -> tuple[int, str] | None:
 def by_hour(inbox: Inbox, issues: Collection[Issue], now: datetime) -> dict[str, list[int]]:
     """Count the failures of issues in each of the last 24 hours, oldest first, by the id of the issue.
 
-    Of the newest ROWS_READ that are stored, and deleted ones. Other kinds of issue have none.
+    Of each issue the newest 10,000 that are stored, and deleted ones. Other kinds of issue have none.
     """
     ids = [one.id for one in issues if one.kind in OF_BUGS]
     first = hour_of(now) - (_HOURS - 1) * HOUR
-    values = {"ids": ids, "since": first, "read_back": ROWS_READ}
-    numbers = {each: [0] * _HOURS for each in ids}
+    deleted = select(hourly_count.c.cause, hourly_count.c.hour, hourly_count.c.number).where(
+        hourly_count.c.what == OF_ISSUE, hourly_count.c.hour >= first, in_values(hourly_count.c.cause, ids)
+    )
     with inbox.database.read() as connection:
-        for its_id, hour, number in connection.execute(_BY_HOUR, values):
-            place = (hour - first) // HOUR
-            if place < _HOURS:  # the clock of another machine may be ahead
-                numbers[its_id][place] += number
+        found = [tuple(row) for row in connection.execute(deleted)]
+        for its_id, stored in connection.execute(_stored_by_hour(connection, ids, first)):
+            by_text = json.loads(stored or "{}")
+            found += [
+                (its_id, datetime.fromisoformat(f"{hour}:00+00:00"), number)
+                for hour, number in by_text.items()
+            ]
+    numbers = {each: [0] * _HOURS for each in ids}
+    for its_id, hour, number in found:
+        place = (hour - first) // HOUR
+        if place < _HOURS:  # the clock of another machine may be ahead
+            numbers[its_id][place] += number
     return numbers
+
+
+def _stored_by_hour(connection: Connection, ids: Collection[str], since: datetime) -> Any:
+    """Select an object of hours with numbers for each issue, by the index of its failures.
+
+    By a subquery for each with a limit: as a join PostgreSQL would read all failures where many are of one.
+    """
+    latest = select(failure.c.id, failure.c.failed_at).order_by(failure.c.id.desc()).limit(_READ_BACK)
+    of_all = latest.subquery("latest").c
+    before = select(of_all.id).where(of_all.failed_at < since).limit(1).scalar_subquery()
+    newest = select(failure.c.failed_at).where(
+        failure.c.fingerprint == issue.c.fingerprint, failure.c.id > func.coalesce(before, 0)
+    )
+    newest = newest.order_by(failure.c.id.desc()).limit(_COUNTED_BY_HOUR).correlate(issue)
+    at = newest.subquery("newest").c.failed_at
+    own = dialect_of(connection)
+    grouped = (
+        select(own.hour_text(at).label("hour"), func.count().label("number"))
+        .where(at >= since)
+        .group_by("hour")
+    )
+    by = grouped.correlate(issue).subquery("by_hour").c
+    numbers = select(cast(own.json_object(by.hour, by.number), Text)).correlate(issue).scalar_subquery()
+    return select(issue.c.fingerprint, numbers).where(in_values(issue.c.fingerprint, ids))
 
 
 def unfinished_runs(its_fingerprint: str) -> Any:

@@ -159,8 +159,10 @@ def test_a_credential_that_cannot_be_read_is_refused_and_not_logged(make, caplog
 class SignIn:
     """Tries to sign in with a clock of its own."""
 
-    def __init__(self, password: str = PASSWORD) -> None:
-        users = tuple(_parse("users.txt", [f"alice:{password}", f"bob:{password}"]))
+    def __init__(self, password: str = PASSWORD, others: int = 1) -> None:
+        lines = [f"alice:{password}", f"bob:{password}"]
+        lines += [f"bob{number}:{password}" for number in range(2, others + 1)]
+        users = tuple(_parse("users.txt", lines))
         self.now = 100.0
         self._sign_in = _SignIn(users, lambda: self.now)
         self._app = Flask("shop")
@@ -207,6 +209,14 @@ def test_wrong_passwords_hold_up_the_client_and_the_user_that_they_are_of_for_a_
     assert caplog.text.count("sign-in to the dashboard refused") == 1
     sign_in.now += WRONG_TRIES_SECONDS
     assert all(sign_in.is_let_in(PASSWORD, *who) for who in held_up)
+
+
+def test_of_however_many_users_one_client_keeps_none_out():
+    sign_in = SignIn(others=60)
+
+    assert not any(sign_in.is_let_in("wrong", *ALICE) for _ in range(MAX_WRONG_TRIES))
+
+    assert sign_in.is_let_in(PASSWORD, *ELSEWHERE)
 
 
 @pytest.mark.parametrize(

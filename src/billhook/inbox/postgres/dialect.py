@@ -113,6 +113,14 @@ class PostgresDialect(InboxDialect):
         """Return PostgreSQL's insert."""
         return postgresql.insert(table)
 
+    def hour_text(self, moment: ColumnElement[datetime]) -> ColumnElement[str]:
+        """Return the hour by to_char()."""
+        return func.to_char(func.timezone("UTC", moment), "YYYY-MM-DD HH24")
+
+    def json_object(self, key: ColumnElement[str], value: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Return json_object_agg()."""
+        return func.json_object_agg(key, value)
+
     def insert_runs(
         self, connection: Connection, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
     ) -> dict[tuple[int, str], int]:

@@ -92,6 +92,14 @@ class SqliteDialect(InboxDialect):
         """Return SQLite's insert."""
         return sqlite.insert(table)
 
+    def hour_text(self, moment: ColumnElement[datetime]) -> ColumnElement[str]:
+        """Return the beginning of the text."""
+        return func.substr(moment, 1, 13)
+
+    def json_object(self, key: ColumnElement[str], value: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Return json_group_object()."""
+        return func.json_group_object(key, value)
+
     def insert_runs(
         self, connection: Connection, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
     ) -> dict[tuple[int, str], int]:

@@ -1347,15 +1347,28 @@ WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
 --> delivery: delivery_pkey
 
 -- issues.py by_hour
-SELECT fingerprint, date_trunc('hour', failed_at, 'UTC'), count(*) FROM billhook.failure
-        WHERE id > (SELECT max(id) FROM billhook.failure) - %(read_back)s AND failed_at >= %(since)s::TIMESTAMP WITH TIME ZONE
-            AND fingerprint = ANY (%(ids)s::TEXT[])
-        GROUP BY 1, 2
-        UNION ALL
-        SELECT cause, hour, number FROM billhook.billhook_count
-        WHERE what = 'issue' AND hour >= %(since)s::TIMESTAMP WITH TIME ZONE AND cause = ANY (%(ids)s::TEXT[])
+SELECT billhook.billhook_count.cause, billhook.billhook_count.hour, billhook.billhook_count.number
+FROM billhook.billhook_count
+WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_count.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_count.cause = ANY (%(param_1)s::TEXT[])
 --> billhook_count: billhook_count_pkey
---> failure: failure_failed_at_idx
+
+-- issues.py by_hour
+SELECT billhook.billhook_issue.fingerprint, (SELECT CAST(json_object_agg(by_hour.hour, by_hour.number) AS TEXT) AS json_object_agg_1
+FROM (SELECT to_char(timezone(%(timezone_1)s::VARCHAR, newest.failed_at), %(to_char_1)s::VARCHAR) AS hour, count(*) AS number
+FROM (SELECT billhook.failure.failed_at AS failed_at
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint AND billhook.failure.id > coalesce((SELECT latest.id
+FROM (SELECT billhook.failure.id AS id, billhook.failure.failed_at AS failed_at
+FROM billhook.failure ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER) AS latest
+WHERE latest.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE
+ LIMIT %(param_2)s::INTEGER), %(coalesce_1)s::INTEGER) ORDER BY billhook.failure.id DESC
+ LIMIT %(param_3)s::INTEGER) AS newest
+WHERE newest.failed_at >= %(failed_at_2)s::TIMESTAMP WITH TIME ZONE GROUP BY hour) AS by_hour) AS anon_1
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.fingerprint = ANY (%(param_4)s::TEXT[])
+--> billhook_issue: billhook_issue_pkey
+--> failure: failure_fingerprint_idx
 --> failure: failure_pkey
 
 -- issues.py change_issue

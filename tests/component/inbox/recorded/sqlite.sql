@@ -1474,18 +1474,34 @@ WHERE delivery.id IN (SELECT value FROM json_each(?))
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- issues.py by_hour
-SELECT fingerprint, substr(failed_at, 1, 13) || ':00:00.000000', count(*) FROM failure
-        WHERE id > (SELECT max(id) FROM failure) - ? AND failed_at >= ?
-            AND fingerprint IN (SELECT value FROM json_each(?))
-        GROUP BY 1, 2
-        UNION ALL
-        SELECT cause, hour, number FROM billhook_count
-        WHERE what = 'issue' AND hour >= ? AND cause IN (SELECT value FROM json_each(?))
---> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=? AND id>?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SEARCH failure
+SELECT billhook_count.cause, billhook_count.hour, billhook_count.number
+FROM billhook_count
+WHERE billhook_count.what = ? AND billhook_count.hour >= ? AND billhook_count.cause IN (SELECT value FROM json_each(?))
 --> SEARCH billhook_count USING PRIMARY KEY (hour>?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- issues.py by_hour
+SELECT billhook_issue.fingerprint, (SELECT CAST(json_group_object(by_hour.hour, by_hour.number) AS TEXT) AS json_group_object_1
+FROM (SELECT substr(newest.failed_at, ?, ?) AS hour, count(*) AS number
+FROM (SELECT failure.failed_at AS failed_at
+FROM failure
+WHERE failure.fingerprint = billhook_issue.fingerprint AND failure.id > coalesce((SELECT latest.id
+FROM (SELECT failure.id AS id, failure.failed_at AS failed_at
+FROM failure ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?) AS latest
+WHERE latest.failed_at < ?
+ LIMIT ? OFFSET ?), ?) ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?) AS newest
+WHERE newest.failed_at >= ? GROUP BY hour) AS by_hour) AS anon_1
+FROM billhook_issue
+WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?))
+--> SEARCH billhook_issue USING COVERING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=? AND id>?)
+--> SCAN failure
+--> SCAN latest
+--> SCAN newest
+--> SCAN by_hour
 
 -- issues.py change_issue
 UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, ignored_until=? WHERE billhook_issue.fingerprint = ?
