@@ -229,3 +229,23 @@ def test_under_socketio_each_run_gets_all_its_attempts(tmp_path, python, request
     lines = ran.splitlines()
     assert lines[:5] == ["200"] * 5
     assert lines[5] == "('fails', 'dead', 3) ('waits', 'succeeded', 1)"
+
+
+UNDER_EVENTLET = """
+import eventlet; eventlet.monkey_patch()
+import os, pathlib, sys
+from billhook.inbox.sqlite.waker import FifoWaker
+sender, listener = (FifoWaker(pathlib.Path(sys.argv[1])) for _ in range(2))
+descriptor = listener.fileno()
+sender.wake()
+os.close(descriptor)  # as if its process were killed
+with eventlet.Timeout(5):
+    sender.wake()
+print(os.listdir(sys.argv[1]))
+"""
+
+
+def test_under_eventlet_no_notification_waits_for_a_listener_that_was_killed(tmp_path, python):
+    listed = call(python, "-c", UNDER_EVENTLET, str(tmp_path / "pipes"), env=environ(tmp_path), cwd=tmp_path)
+
+    assert listed == "[]\n"
