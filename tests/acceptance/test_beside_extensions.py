@@ -109,15 +109,6 @@ def test_deliveries_are_exempt_and_the_apps_own_forms_are_not(tmp_path, python, 
     assert "deliveries are exempt from Flask-" in checked
 
 
-def test_the_limit_of_an_app_is_kept_by_an_option(tmp_path, python):
-    (tmp_path / "shop.py").write_text(SHOP + "NESTED = False\nflask_limiter(); mount()\n")
-    kept = environ(tmp_path, BILLHOOK_RATE_LIMITS="apply")
-
-    delivered = call(python, "-c", DELIVER, env=kept, cwd=tmp_path)
-
-    assert delivered.split()[:3] == ["200", "429", "429"]
-
-
 def test_check_says_that_talisman_redirects_what_comes_without_tls(tmp_path, python):
     (tmp_path / "shop.py").write_text(SHOP + "NESTED = False\nflask_talisman(); mount()\n")
 

@@ -147,21 +147,6 @@ def test_an_event_is_raised_and_the_clock_moved_by_the_keyboard_alone(browser: A
     assert visit.complaints == []
 
 
-def test_everything_works_with_scripts_off(browser: Any) -> None:
-    with running() as sandbox, watched(browser, sandbox.url, java_script_enabled=False) as visit:
-        log_in(visit)
-        visit.page.goto(f"/pages{form('POST /_sandbox/faults')}")
-        visit.page.fill("[name=fault]", "corrupt")
-        visit.page.locator("button.primary:visible").click()
-        switched = visit.page.get_by_role("status").inner_text()
-        visit.page.get_by_role("button", name="Log out").click()
-        out = visit.page.get_by_role("heading", level=1).inner_text()
-
-    assert switched == "The fault corrupt is on."
-    assert out == "Log in to the sandbox"
-    assert visit.complaints == []
-
-
 def test_a_stranger_comes_to_an_invoice_by_forms_with_scripts_off(browser: Any) -> None:
     with running() as sandbox, watched(browser, sandbox.url, java_script_enabled=False) as visit:
         page = visit.page

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import threading
 import time
 from collections import Counter
@@ -299,22 +297,3 @@ def test_old_deliveries_are_pruned_while_the_worker_runs(running, clock):
     worker.wake()
 
     until(lambda: states(app) == {})
-
-
-def test_a_worker_in_a_process_with_thousands_of_files_sleeps_and_wakes(running):
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard < 2_500:
-        pytest.skip("the machine allows too few descriptors")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (2_500, hard))
-    fillers = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest)(calls.append)
-    try:
-        app = running(handlers)
-        time.sleep(0.1)
-        deliver(app)
-        until(lambda: calls)
-    finally:
-        for descriptor in fillers:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 
 import psycopg
 import pytest
 
-from billhook.inbox.revision import REVISION
 from support.inbox_view import change, incoming, open_inbox, postgres, rows, value
 from support.postgres import libpq, with_options
-from support.processes import run_command, together, until
+from support.processes import together, until
 from support.proxy import proxied
 from support.senders import Senders, post
 from support.server import gunicorn
-from support.signing import SECRET
 from support.templates import new_inbox
 from support.timeouts import scaled
 
@@ -30,17 +27,6 @@ PASSWORD = "hunter2hunter2"
 def accepted(server, key):
     """The sender comes again until it is told 200."""
     return until(lambda: (reply := post(server, key)).status == 200 and reply, 20)
-
-
-def refusal(url):
-    """What an app that does not start says, on an inbox at that URL."""
-    ran = run_command(
-        [sys.executable, "-c", "from billhook.standalone import create_app; create_app()"],
-        env={**os.environ, "BILLHOOK_INBOX_URL": url, "BILLHOOK_SECRETS": SECRET},
-    )
-    assert ran.returncode == 1
-    assert "SchemaMismatch: " in ran.stderr
-    return ran.stderr
 
 
 def check_every_answer(answers, where):
@@ -284,18 +270,3 @@ def test_a_password_that_is_changed_while_we_run_is_503_without_the_password(loc
         accepted(server, "msg_2")
 
         assert PASSWORD not in server.log.read_text() + refused.body.decode()
-
-
-@pytest.mark.slow
-def test_a_database_without_the_schema_is_refused_until_the_command_it_names_was_run(postgres_url, tmp_path):
-    said = refusal(postgres_url)
-    ran = run_command(
-        [sys.executable, "-m", "billhook", "db", "upgrade"],
-        env={**os.environ, "BILLHOOK_INBOX_URL": postgres_url},
-    )
-
-    assert f"has schema none, this billhook needs {REVISION}: run `billhook db upgrade`" in said
-    # Further lines are about the inboxes that other tests have in this database.
-    assert (ran.returncode, ran.stdout.splitlines()[0]) == (0, f"schema none -> {REVISION}")
-    with gunicorn(tmp_path, BILLHOOK_INBOX_URL=postgres_url) as server:
-        accepted(server, "msg_1")

@@ -21,7 +21,6 @@ import httpx2
 import pytest
 
 from billhook.client import BillingClient
-from billhook.errors import AuthenticationFailed
 from billhook.resources import NewCatalogProduct
 from support.examples import free_port
 from support.processes import clean_environment, run_command
@@ -123,26 +122,6 @@ def test_the_printed_address_logs_a_browser_in_once(standing: dict[str, Any]) ->
 
 
 @pytest.mark.slow
-def test_data_and_token_survive_a_restart_until_a_new_token_revokes_it(tmp_path: Path) -> None:
-    with sandbox(tmp_path) as first, BillingClient(first["url"], "sandbox", first["api_token"]) as client:
-        made = client.catalog_products.create(NewCatalogProduct(name="API calls"))
-
-    with sandbox(tmp_path) as again, BillingClient(again["url"], "sandbox", first["api_token"]) as client:
-        assert [one.id for one in client.catalog_products.list()] == [made.id]
-
-    assert again["api_token"] is None
-    assert again["signing_secret"] == first["signing_secret"]
-    with sandbox(tmp_path, "--new-token") as third:
-        with BillingClient(third["url"], "sandbox", third["api_token"]) as client:
-            assert [one.id for one in client.catalog_products.list()] == [made.id]
-        with (
-            BillingClient(third["url"], "sandbox", first["api_token"]) as client,
-            pytest.raises(AuthenticationFailed, match="it is another, or was revoked"),
-        ):
-            list(client.catalog_products.list())
-
-
-@pytest.mark.slow
 def test_a_token_that_could_not_be_printed_is_printed_at_the_next_start(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -188,17 +167,6 @@ def test_ctrl_c_during_start_prints_no_traceback(tmp_path: Path) -> None:
 
     assert noise == b""
     assert process.returncode == 0
-
-
-@pytest.mark.slow
-def test_a_second_sandbox_on_the_same_file_is_refused_in_a_line(tmp_path: Path) -> None:
-    with sandbox(tmp_path):
-        second = [sys.executable, "-m", "billhook", "sandbox", "--bind", f"127.0.0.1:{free_port()}"]
-        done = run_command(second, cwd=tmp_path, env=clean_environment())
-
-    assert done.returncode == 2
-    (refuses,) = done.stderr.splitlines()
-    assert "another sandbox is using this database: stop it" in refuses
 
 
 @pytest.mark.slow

@@ -140,36 +140,23 @@ def test_reconcile_does_not_store_again_what_was_erased(run, shop):
 # --- the record -----------------------------------------------------------------------------------
 
 
-def test_every_action_is_recorded_with_its_user_and_its_deliveries(run, shop, tmp_path, caplog):
+def test_an_action_is_a_row_and_a_line_of_the_log_and_the_list_goes_on(run, shop, caplog):
     with caplog.at_level(logging.INFO):
-        run("deliveries", "replay", "2", "--yes")
-        shop.handle()
-        run("deliveries", "discard", "--state", "dead", "--type", "InvoiceApproved", "--reason", "r", "--yes")
         run("handlers", "pause", "book", "--reason", "audit")
         run("handlers", "resume", "book")
         run("deliveries", "erase", "1", "3", "4", "--yes")
-        run("deliveries", "prune", "--older-than", "0", "--state", "done", "--yes")
 
     found = list(reversed(actions(run)))
-    assert [(one["what"], one["which"], one["deliveries"]) for one in found] == [
-        ("replay", "2", 1),
-        ("discard", "--type InvoiceApproved --state dead: 2", 1),
-        ("pause", "book", None),
-        ("resume", "book", None),
-        ("erase", "1, 3-4", 3),
-        ("prune", "--older-than 0 --state done", 1),
+    assert [(one["who"], one["what"], one["which"], one["deliveries"]) for one in found] == [
+        (operator(), "pause", "book", None),
+        (operator(), "resume", "book", None),
+        (operator(), "erase", "1, 3-4", 3),
     ]
-    assert {one["who"] for one in found} == {operator()}
-    assert all(one["at"].endswith("+00:00") for one in found)
     logged = [one for one in caplog.records if one.name == "billhook.actions"]
-    assert [one.action for one in logged] == [one["what"] for one in found]
-    table = run("actions", "--limit", "2")
-    assert ["prune" in table.stdout, "erase" in table.stdout, "discard" in table.stdout] == [
-        True,
-        True,
-        False,
-    ]
-    assert f"More: add --after {found[-2]['id']}" in table.stderr
+    assert [one.action for one in logged] == ["pause", "resume", "erase"]
+    table = run("actions", "--limit", "1")
+    assert ("erase" in table.stdout, "resume" in table.stdout) == (True, False)
+    assert f"More: add --after {found[-1]['id']}" in table.stderr
 
 
 def test_no_text_of_a_payload_is_in_the_record(run, customers, where):

@@ -47,17 +47,6 @@ def ids(cli):
     return {one["kind"]: one["id"] for one in json.loads(cli("list", "--json").stdout)}
 
 
-def test_the_traceback_of_an_issue_is_of_the_handler_and_not_of_what_called_it(cli):
-    found = ids(cli)
-
-    text = cli("show", found["failure"]).stdout
-
-    assert len(found) == 1  # of a bug that used up all attempts there is no second issue
-    assert "raise KeyError(event.invoice_id)" in text
-    assert "billhook/handlers/handler.py" not in text
-    assert re.search("by hour  ·{22,23}█·?  in 24 h, until now", text)
-
-
 def test_the_deliveries_of_an_issue_are_listed_and_replayed(cli, failing, run):
     deliver(failing, APPROVED.replace(b"inv_1", b"inv_3"), "InvoiceApproved")
     id_ = ids(cli)["failure"]

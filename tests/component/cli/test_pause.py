@@ -56,12 +56,6 @@ def test_the_reason_of_a_pause_cannot_control_the_terminal(run, shop):
     assert re.fullmatch(r"PAUSED: book since [0-9-]+ [0-9:]+ UTC \(the ledger\\x1b is closed\)", said)
 
 
-def test_a_second_pause_without_a_reason_keeps_the_first(run, shop):
-    run("handlers", "pause", "book", HANDLERS="shop.py")
-
-    assert [one.why for one in get_state(shop).inbox.paused_handlers()] == ["the ledger\x1b is closed"]
-
-
 def test_handlers_names_what_waits_for_a_handler_that_is_not_there(run, shop, tmp_path):
     (tmp_path / "renamed.py").write_text(MODULE.replace('name="book"', 'name="billing.book"'))
 
@@ -93,17 +87,6 @@ def test_deliveries_of_a_paused_handler_have_a_state_of_their_own(run, shop):
     (finding,) = [one for one in findings if one["code"] == "handler-paused"]
     assert finding["level"] == "warning"
     assert finding["remedy"] == "billhook handlers resume book"
-
-
-def test_resume_has_the_handler_go_on(run, shop):
-    result = run("handlers", "resume", "book")
-    assert (result.exit_code, result.stdout) == (0, "book is resumed\n")
-    get_state(shop).handle_due()
-
-    assert json.loads(run("deliveries", "list", "--json", "--state", "done").stdout)[-1]["id"] == 1
-    assert "PAUSED" not in run("handlers", "shop.py").output
-    again = run("handlers", "resume", "book")
-    assert (again.exit_code, again.stderr) == (1, "Error: book is not paused; paused handlers: none\n")
 
 
 def test_a_discarded_run_of_a_paused_handler_waits_for_nothing(run, shop):

@@ -59,15 +59,6 @@ def test_a_type_is_shown_as_unread_then_in_quotes_then_as_none(run, acme):
     ]
 
 
-def test_a_filter_of_types_finds_what_is_read(run, acme):
-    store(acme)
-    before = run("deliveries", "list", "--type", "order created", "--json")
-    get_state(acme).handle_due()
-    after = run("deliveries", "list", "--type", "order created", "--json")
-
-    assert (json.loads(before.stdout), [each["id"] for each in json.loads(after.stdout)]) == ([], [1])
-
-
 def test_tail_reads_the_type_itself(run, acme, monkeypatch):
     def follow(*_, **__):
         raise KeyboardInterrupt

@@ -112,17 +112,6 @@ def test_the_urls_own_time_limits_hold(url):
     assert found == ["1234ms", "2345ms"]
 
 
-def test_a_server_that_does_not_wait_for_its_disk_is_no_secret(url, caplog):
-    """As the server of the tests may be: a power cut there is nobody's loss."""
-    caplog.set_level(logging.WARNING)
-    fsync = value(url, "SHOW fsync")
-
-    open_inbox(url).close()
-
-    warned = "runs with fsync=off: what was answered 200 may be gone after a power cut" in caplog.text
-    assert warned is (fsync == "off")
-
-
 def test_preparing_leaves_no_connection_open(url):
     named = with_options(url, "", application_name=f"prepared-{os.getpid()}")
     count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = ?"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from billhook.sandbox.webhooks.faults import SPOILING, FaultKind
+from billhook.sandbox.webhooks.faults import SPOILING
 from billhook.signing import BodyHMAC, StandardWebhooks
 from support.receivers import (
     billhook_receiver,
@@ -185,29 +185,6 @@ def test_held_deliveries_are_sent_when_faults_are_removed() -> None:
         assert [one["id"] for one in gone["faults"]] == [made["id"]]
         assert len(receiver.got) == 1
         assert sandbox.ok("GET", "/_sandbox/faults") == {"faults": []}
-
-
-def test_every_event_arrives_once_with_all_faults_combined(tmp_path: Path) -> None:
-    with (
-        running(secrets=[WHSEC], seed=1) as sandbox,
-        billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
-    ):
-        for kind in (one for one in FaultKind if one is not FaultKind.LOSE):
-            fault(sandbox, kind, probability=0.6)
-        subscribe(sandbox, "MonthEndReport", receiver.url)
-        for number in range(30):
-            trigger(sandbox, "MonthEndReport", reportId=f"rep_{number}")
-        for _ in range(12):
-            flush(sandbox, 60)
-            later(sandbox, 4000)
-        found = deliveries(sandbox)
-        stored = receiver.stored()
-        times = struck(sandbox)
-
-    assert {one["state"] for one in found} == {"delivered"}
-    assert sorted(key for key, _, _ in stored) == sorted(one["id"] for one in found)
-    assert all(times)
-    assert 401 in receiver.statuses
 
 
 def test_a_fault_never_spoils_the_last_attempt_of_the_schedule() -> None:

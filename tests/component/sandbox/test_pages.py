@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import unescape
+from html.parser import HTMLParser
 
 import pytest
 
@@ -22,7 +23,7 @@ from support.scenarios import contract, customer, fee, invoices, metered
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 PING = "POST /_sandbox/subscriptions/{subscriptionId}/ping"
 TRIGGER = "POST /_sandbox/trigger/{eventType}"
-HOSTILE = "<script>alert(1)</script><svg onload=alert(2)>\"'&\u202e"
+HOSTILE = "<script>alert(1)</script><svg onload=alert(2)>\"' onfocus=alert(3) &\u202e"
 
 
 @pytest.fixture
@@ -134,6 +135,25 @@ def test_a_page_that_fails_says_so_and_nothing_of_why(
     assert "TypeError" not in page.text
 
 
+class _Dangers(HTMLParser):
+    """Notes what of a hostile text would become an element or an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [tag] if tag == "script" else []
+        self.found += [name for name, _ in attrs if name.startswith("on")]
+
+
+def dangers(page: str) -> list[str]:
+    """What of the hostile text a browser would act on, or turn the reading direction by."""
+    parser = _Dangers()
+    parser.feed(page)
+    return [*parser.found, *re.findall("\u202e", page)]
+
+
 def test_hostile_texts_are_inert_on_every_page() -> None:
     short = HOSTILE[:80]
     with running() as sandbox, receiving(500) as receiver:
@@ -146,24 +166,37 @@ def test_hostile_texts_are_inert_on_every_page() -> None:
         sandbox.ok("PUT", "/events", {"events": [{**event, "data": {HOSTILE: HOSTILE}}]})
         grant = {"customerId": made, "creditAmount": 5, "creditProductId": short}
         sandbox.ok("POST", "/_sandbox/credits/grant", grant)
+        sandbox.ok(
+            "POST",
+            TRIGGER.removeprefix("POST ").format(eventType="PaymentFailed"),
+            {"failureReason": HOSTILE},
+        )
         sandbox.advance("P32D")
         flush(sandbox)
         browser = PagesBrowser.logged_in(sandbox)
         [invoice] = [one["id"] for one in invoices(sandbox)]
         created = links(browser.get("/timeline?type=CustomerCreated").text, "/timeline/evt_[0-9a-f]+")[0]
-        paths = [created, f"/customers/{made}", f"/contracts/{deal['id']}", f"/invoices/{invoice}"]
+        paths = [
+            *(form(f"POST {path}") for path in ("/contracts", "/v2/events", "/credits/top-up")),
+            form("PUT /customers/{customerId}", customerId=made),
+            *(created, f"/customers/{made}", f"/contracts/{deal['id']}", f"/invoices/{invoice}"),
+        ]
         pages = [browser.client.get(rule) for rule in rules("GET")] + [browser.get(path) for path in paths]
         printed = re.search(r'href="(/_sandbox/pages/[^"]+)"', pages[-1].text)
         assert printed
         pages.append(browser.get(printed[1]))
+        pages.append(browser.fill(form("POST /_sandbox/customers"), name=HOSTILE, currency=HOSTILE))
 
-    assert {page.status_code for page in pages} <= {200, 404}
-    for page in pages:
-        assert "<script" not in page.text
-        assert "<svg onload" not in page.text
-        assert "\u202e" not in page.text
+    assert {page.status_code for page in pages[:-1]} <= {200, 404}
+    assert [found for page in pages if (found := dangers(page.text))] == []
     shown = [page for page in pages if "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text]
-    assert len(shown) >= 10
+    assert len(shown) >= 14
+    assert pages[-1] in shown
+
+
+def test_control_a_hostile_text_that_is_not_escaped_would_be_noticed() -> None:
+    assert dangers(f"<option>{HOSTILE}</option>") == ["script", "onload", "\u202e"]
+    assert dangers(f'<input value="{HOSTILE}">') == ["onfocus", "\u202e"]
 
 
 def test_any_event_is_triggered_from_its_sample_signed_and_sent() -> None:
