@@ -32,7 +32,7 @@ class Seen:
     refused: int = 0
     """Answers that were no 200, and connections that were closed or were never answered."""
     held: list[int] = field(default_factory=list)
-    """How many of the connections each web process held in the middle of the time, or once all were answered."""
+    """How many connections each web process held, in the middle of the time or once all were answered."""
 
 
 class Sender(asyncio.Protocol):
