@@ -20,7 +20,6 @@ from billhook.events import EVENT_TYPES
 from billhook.events.inspection import Unlisted, event_source, unlisted
 from billhook.fields import strict_json
 from billhook.handlers.registered import missing_names, missing_remedy
-from billhook.inbox.overview import read_handler_backlogs
 from billhook.printable import first_line, printable
 from billhook.type_names import shown_type
 
@@ -178,9 +177,7 @@ def about_missing(setup: Setup) -> Iterator[Finding]:
     """Name the handlers that runs wait for, and that are not registered under this name."""
     if not setup.handlers.count():  # then none was examined
         return
-    with setup.inbox.database.read() as connection:
-        backlogs = read_handler_backlogs(connection, setup.now, handler_limits(setup.handlers))
-    unfinished = {one.name: one.unfinished for one in backlogs if one.unfinished}
+    unfinished = {one.name: one.unfinished for one in setup.overview.handler_backlogs if one.unfinished}
     for name in missing_names(setup.handlers, unfinished):
         yield missing_handler(name, unfinished[name])
 
