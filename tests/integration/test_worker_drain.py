@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import insert, update
@@ -28,6 +28,8 @@ def rare(event): ...
 @handlers.on(PingTest, name="fails", retry=[3600])
 def fails(event):
     raise RuntimeError("not yet")
+@handlers.on(PingTest, name="paused")
+def paused(event): ...
 """
 APPROVED = b'{"invoiceId": "inv_1", "date": "2026-01-15T09:30:00Z"}'
 
@@ -51,6 +53,7 @@ def test_drain_exits_when_all_due_runs_are_handled(drain, inbox, where):
         inbox.put(incoming(f"a{number}", event_type="InvoiceApproved", body=APPROVED))
     for key in ("p", "q"):
         inbox.put(incoming(key, event_type="PingTest"))
+    inbox.pause_handler("paused", None, datetime.now(UTC))
     inbox.close()
 
     done = drain()
@@ -59,6 +62,7 @@ def test_drain_exits_when_all_due_runs_are_handled(drain, inbox, where):
     assert dict(rows(where, "SELECT key, state FROM delivery")) == {
         "a0": "done", "a1": "done", "a2": "done", "p": "planned", "q": "planned",
     }  # fmt: skip
+    assert "left, as paused is paused: 2 runs" in done.stderr
     assert re.search(r"left for later: 3 runs, the first until 20\d\d-", done.stderr)
     assert "worker stopped" in done.stderr
     assert drain().returncode == 0  # with nothing to do

@@ -24,6 +24,7 @@ from billhook.errors import ConfigError
 from billhook.program import in_program
 
 FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
+_LONGEST = 1000
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4 on, and 8.2 is enough
@@ -54,6 +55,8 @@ def _utf8(text: str) -> str:
     # What a database can store: no NUL, and no lone surrogates from an argument that is not UTF-8.
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("the argument is not valid UTF-8 text")
+    if len(text) > _LONGEST:
+        raise ValueError(f"the argument has {len(text):,} characters, and at most {_LONGEST:,} are taken")
     return text
 
 

@@ -12,7 +12,7 @@ import click
 from billhook.cli.context import handlers_argument, open_inbox, say_missing_worker
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
-from billhook.cli.output import CliError, print_json, printable, say_paused
+from billhook.cli.output import CliError, print_json, printable, say, say_paused
 from billhook.cli.params import DELIVERY_ID, TEXT, as_json, flag, string
 from billhook.cli.selection import MOST_FILTERS, RATE, Selection, confirming, no_match, recording, selecting
 from billhook.engines.dispatcher import backfill
@@ -22,10 +22,11 @@ from billhook.errors import BillhookError, PayloadError
 from billhook.fields.model import describe_details
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import count, details
-from billhook.inbox.issues import find_issue
+from billhook.inbox.issues import RESOLVES_ITSELF, find_issue
 from billhook.inbox.operations import ReplayResult
 from billhook.inbox.operations import replay as replay_these
 from billhook.printable import counted
+from billhook.program import in_program
 from billhook.type_names import is_path
 
 _MOST_TOLD = 20
@@ -123,6 +124,8 @@ def replay(
         )
         if not selection.as_json:
             say_paused(inbox.paused_handlers())
+            if filters.issue and done.deliveries and not selection.dry_run:
+                say(in_program(f"{RESOLVES_ITSELF}; or at once: `billhook failures resolve {filters.issue}`"))
         if done.deliveries and not selection.dry_run:
             say_missing_worker(inbox)
 

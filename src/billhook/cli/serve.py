@@ -392,6 +392,9 @@ def _log_waiting(state: BillhookState) -> None:
         with state.inbox.database.read() as connection:
             next_at = next_times(connection, state.dispatcher.limits).due_at
         backlogs = read_state(state.inbox, state.dispatcher.clock.now()).handler_backlogs
+        for one in backlogs:
+            if one.paused:
+                _worker_logger.info("left, as %s is paused: %s", one.name, counted(one.paused, "run"))
         waiting = sum(one.unfinished - one.paused for one in backlogs)
         if waiting and next_at is not None:
             text = "left for later: %s, the first until %s UTC"

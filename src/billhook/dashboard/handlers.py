@@ -32,6 +32,7 @@ from billhook.inbox import PausedHandler
 from billhook.inbox.conditions import condition_of
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.issues import (
+    RESOLVES_ITSELF,
     Issue,
     IssueState,
     by_hour,
@@ -144,8 +145,8 @@ def replay_issue(context: DashboardContext, issue_id: str) -> Response:
     rate = parse_rate(request.form.get("rate", ""))
     batches = failing_delivery_ids(context.inbox, one)
     done = replay_batches(context, batches, f"issue {one.id}", rate=rate, handler=one.handler)
-    tone = "good" if done.deliveries else "warn"
-    return context.pages.redirect(url_for(".issue", issue_id=one.id), describe(done), tone)
+    tone, then = ("good", f" {RESOLVES_ITSELF}.") if done.deliveries else ("warn", "")
+    return context.pages.redirect(url_for(".issue", issue_id=one.id), describe(done) + then, tone)
 
 
 def _find(context: DashboardContext, issue_id: str) -> Issue:

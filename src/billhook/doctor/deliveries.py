@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from billhook.doctor.examined import Setup
 from billhook.doctor.finding import Finding
-from billhook.engines.dispatcher import handler_limits
 from billhook.errors import InvalidJSON
 from billhook.events import EVENT_TYPES
 from billhook.events.inspection import Unlisted, event_source, unlisted

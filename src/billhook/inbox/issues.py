@@ -48,6 +48,7 @@ from billhook.inbox.sql import UtcDateTime, in_values
 from billhook.inbox.states import RunState
 from billhook.inbox.workers import RUNS_OR_DIED, WORKER_SILENT_AFTER
 
+RESOLVES_ITSELF = "The issue resolves itself when none of its runs is dead or retried, after an hour of quiet"
 _EXAMPLES = 3
 _HOURS = 24
 _COUNTED_BY_HOUR = 10_000

@@ -53,9 +53,12 @@ def test_the_deliveries_of_an_issue_are_listed_and_replayed(cli, failing, run):
 
     listed = json.loads(run("deliveries", "list", "--issue", id_, "--json").stdout)
     counted = run("deliveries", "replay", "--issue", id_, "--dry-run")
+    done = run("deliveries", "replay", "--issue", id_, "--yes")
 
     assert [one["id"] for one in listed] == [2, 1]
     assert "2 deliveries" in counted.stdout
+    assert "resolves itself" not in counted.stderr
+    assert f"an hour of quiet; or at once: `billhook failures resolve {id_}`" in done.stderr
 
 
 def test_of_an_issue_the_runs_of_its_handler_alone_are_replayed(app_with, inbox_url, run):
@@ -115,7 +118,9 @@ def test_an_unknown_issue_changes_nothing(cli, failing):
     id_ = ids(cli)["failure"]
 
     refused = cli("ack", id_, "0" * 12, code=1)
+    too_long = cli("ack", id_, "--reason", "x" * 1001, code=2)
 
+    assert "the argument has 1,001 characters, and at most 1,000 are taken" in too_long.stderr
     assert f"there is no issue {'0' * 12}: see" in refused.stderr
     assert "failures list" in refused.stderr
     assert list_actions(get_state(failing).inbox, 10) == []
