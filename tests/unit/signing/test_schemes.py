@@ -16,6 +16,7 @@ from billhook.signing import Scheme, SignatureTemplate, StandardWebhooks, Timest
 from billhook.signing.schemes import SCHEMES
 from support.pages import PAGES
 from support.signing import OTHER_SECRET, SECRET
+from support.signing_cases import CASES
 
 NOW = datetime(2026, 1, 15, tzinfo=UTC)
 
@@ -39,6 +40,7 @@ def test_each_scheme_is_exported_and_has_a_row_in_the_chapter_with_its_name_if_o
     assert {*SCHEMES.values()} <= {*classes}, "billhook.signing.__all__ lacks a scheme"
     expected = {each.__name__: each.name if each.name in SCHEMES else "" for each in classes}
     assert {of: name for name, of in rows} == expected, "the table of src/billhook/signing/README.md"
+    assert {type(case.scheme) for case in CASES} == {*classes}, "a case in tests/support/signing_cases.py"
 
 
 def test_the_help_of_an_option_names_the_schemes_that_take_it():
