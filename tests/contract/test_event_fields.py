@@ -85,7 +85,7 @@ ALTERED = [
 
 
 def test_every_model_has_exactly_the_fields_of_the_transcription_and_another_would_be_noticed():
-    assert models_and(TRANSCRIPTION) == []
+    assert models_and(TRANSCRIPTION) == [], "event_fields.toml has what the models have"
     for event_type, change, told in ALTERED:
         (difference,) = models_and(altered(TRANSCRIPTION, "events", event_type, change))
         assert told in difference
@@ -113,7 +113,7 @@ def test_an_event_is_named_as_its_header_and_its_signal_in_snake_case():
     assert all(names[name][:2] == (name, name) for name in TRANSCRIPTION["events"])
     assert names["InvoiceApproved"][2] == "invoice_approved"
     assert names["PingTest"][2] == "ping_test"
-    assert len({signal for *_, signal in names.values()}) == len(EVENT_TYPES) == 23
+    assert len({signal for *_, signal in names.values()}) == len(EVENT_TYPES)
     assert all(issubclass(cls, Event) for cls in EVENT_TYPES.values())
 
 
@@ -182,9 +182,15 @@ def as_stated(kind: str, shapes: dict[str, Fields]) -> Any:
 
 
 def transcribed() -> dict[str, Fields]:
+    """What is transcribed of the table, in its order."""
     return {
-        event_type: {field: as_stated(kind, TRANSCRIPTION["shapes"]) for field, kind in fields.items()}
+        event_type: {
+            field: as_stated(kind, TRANSCRIPTION["shapes"])
+            for field, kind in fields.items()
+            if f"{event_type}.{field}" not in TRANSCRIPTION["beside"]
+        }
         for event_type, fields in TRANSCRIPTION["events"].items()
+        if event_type not in TRANSCRIPTION["beside"]
     }
 
 
@@ -192,11 +198,10 @@ def test_the_transcription_is_the_table_of_the_spec():
     spec = read_specification()
     table = table_of(spec)
 
-    assert table == transcribed()
-    assert [*table] == [*TRANSCRIPTION["events"]]
-    assert {name: [*fields] for name, fields in table.items()} == {
-        name: [*fields] for name, fields in TRANSCRIPTION["events"].items()
-    }
+    assert table == transcribed(), "what the spec does not have is named under `beside` in event_fields.toml"
+    assert [(name, [*fields]) for name, fields in table.items()] == [
+        (name, [*fields]) for name, fields in transcribed().items()
+    ]
     # The control: an altered table would be noticed.
     changes = [
         ("| date, invoiceId |", "| date, invoiceId, invoiceNumber |"),

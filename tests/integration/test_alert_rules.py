@@ -88,7 +88,7 @@ def test_the_rules_are_valid_and_every_alert_is_tested(promtool):
     checked = run_command([promtool, "check", "rules", str(RULES)])
 
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert re.findall(r"alert: (\w+)", RULES.read_text()) == list(FAULTS)
+    assert re.findall(r"alert: (\w+)", RULES.read_text()) == list(FAULTS), "each has its series in FAULTS"
 
 
 def test_each_rule_names_the_condition_that_it_mirrors_and_the_condition_names_the_rule():

@@ -9,6 +9,7 @@ import billhook
 from billhook.events import EVENT_TYPES
 from billhook.sandbox import options
 from billhook.sandbox.sandbox import GROUPS
+from billhook.sandbox.webhooks.faults import FaultKind
 
 README = (Path(billhook.__file__).parent / "sandbox" / "README.md").read_text(encoding="utf-8")
 EVENTS, DECISIONS = README.split("## What the specification leaves open")
@@ -26,7 +27,7 @@ MOST_ROWS = 45
 def test_every_event_has_a_row_with_its_cause() -> None:
     rows = re.findall(r"^\| ([A-Z][A-Za-z]+) \| .+ \|$", EVENTS, re.MULTILINE)
 
-    assert sorted(rows) == sorted(EVENT_TYPES)
+    assert sorted(rows) == sorted(EVENT_TYPES), "the table of src/billhook/sandbox/README.md"
 
 
 def test_every_operation_in_the_readme_exists_and_every_control_operation_is_listed() -> None:
@@ -38,6 +39,12 @@ def test_every_operation_in_the_readme_exists_and_every_control_operation_is_lis
 
     assert named - OPERATIONS == set()
     assert {each for each in OPERATIONS if each[1].startswith("/_sandbox")} - named == set()
+
+
+def test_every_fault_is_named() -> None:
+    (named,) = re.findall(r"^\| faults: (.+?);", README, re.MULTILINE)
+
+    assert re.sub(r" \(.*?\)", "", named).split(", ") == list(FaultKind)
 
 
 def test_decisions_are_few_and_among_them_are_the_limits() -> None:

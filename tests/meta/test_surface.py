@@ -40,4 +40,4 @@ def test_each_command_with_json_is_called_for_its_keys():
         "deliveries tail",
         "sandbox",
     }
-    assert with_json - elsewhere == set(surface.COMMANDS_WITH_JSON)
+    assert with_json - elsewhere == set(surface.COMMANDS_WITH_JSON), "COMMANDS_WITH_JSON in surface.py"

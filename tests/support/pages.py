@@ -37,13 +37,6 @@ def block(marker: str) -> str:
     return found[0]
 
 
-def between(start: str, page: str) -> str:
-    """The part of a page between `<!-- start -->` and `<!-- /start -->`."""
-    found = re.search(rf"<!-- {start} -->\n(.*?)<!-- /{start} -->", PAGES[page], re.DOTALL)
-    assert found, f"{page} has no part marked {start}"
-    return found[1].strip()
-
-
 def links(text: str) -> list[str]:
     """The targets of a page's links to other files and to headings, code left out."""
     plain = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)

@@ -56,7 +56,7 @@ _NEXT = "Next: README.md shows how to write your own handlers and try them with 
 def demo(stay: bool, as_json: bool) -> None:
     """See it work: a sandbox of the billing service, gunicorn, a worker, an inbox, and 5 bad deliveries.
 
-    The demo subscribes to every event, sends usage and moves the sandbox's clock forward until all 23 events
+    The demo subscribes to every event, sends usage and moves the sandbox's clock forward until all events
     have fired; all must be received and handled. Without the extra `sandbox`, it sends samples.
 
     It takes a few seconds and needs no network, set-up or secret: only a free loopback port and a temporary

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the operations, with the 23 webhooks.
+"""The OpenAPI document of the operations, with the webhooks.
 
 Source: spec, "Authentication"; "Events".
 """

@@ -1,4 +1,4 @@
-"""The demo: customers, contracts and usage that make the service raise each of the 23 events.
+"""The demo: customers, contracts and usage that make the service raise each event type.
 
 `billhook demo` runs the whole scenario; `billhook sandbox --seed demo` starts with its data.
 """

@@ -57,7 +57,7 @@ def test_every_filter_selects(run, shop):
     }
     tested = {word for line in selected for word in line.split()} | {"--issue"}  # by test_failures.py
 
-    assert {f"--{one.option}" for one in FILTERS.values()} <= tested
+    assert {f"--{one.option}" for one in FILTERS.values()} <= tested, "`selected` has a line for each"
     found = {one: ids(run("deliveries", "list", "--json", *one.split())) for one in selected}
 
     assert found == selected

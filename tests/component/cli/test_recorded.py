@@ -210,4 +210,4 @@ def test_every_command_is_recorded_with_and_without_json():
             [f"{path} --json"] if with_json and not [line for line in called if "--json" in line] else []
         )
 
-    assert missing == []
+    assert missing == [], "a line `$ billhook …` in a file of recorded/ calls each"

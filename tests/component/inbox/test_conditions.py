@@ -297,25 +297,6 @@ def test_the_list_is_whole():
     assert [one.name for one in CONDITIONS if one.kind is IssueKind.REFUSED and one.is_notified] == []
 
 
-def conditions_table() -> str:
-    """Return the list as a table of Markdown, for the documentation."""
-    lines = ["| condition | severity | holds when | message | first command | runbook | alert |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    for one in CONDITIONS:
-        notified = "yes" if one.is_notified else "no"
-        command = f"`billhook {one.first_command('HANDLER')}`"
-        alert = f"`{one.alert}`" if one.alert else ""
-        cells = (f"`{one.name}`", one.severity, one.holds, notified, command, f"`{one.runbook}`", alert)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def test_a_table_of_the_documentation_is_the_list(pytestconfig):
-    text = (pytestconfig.rootpath / "src/billhook/inbox/README.md").read_text()
-
-    assert conditions_table() in text
-
-
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
 

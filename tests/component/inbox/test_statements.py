@@ -85,8 +85,9 @@ def _collect(kind: str, url: str) -> Collected:
 def test_every_statement_is_among_them(collected):
     """What is added to the inbox is called by `do_everything` too, or its statements were not looked at."""
     lines = set().union(*(each.executed.lines for each in collected.values()))
-    assert never_executed(lines) == []
-    assert {each.name for each in fields(DeliveryFilter) if each.metadata} <= {*FILTERS, "issue"}
+    assert never_executed(lines) == [], "do_everything in tests/support/inbox_work.py calls each"
+    filters = {each.name for each in fields(DeliveryFilter) if each.metadata}
+    assert filters <= {*FILTERS, "issue"}, "FILTERS in tests/support/inbox_work.py"
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from billhook.sandbox.webhooks.faults import SPOILING
+from billhook.sandbox.webhooks.faults import SPOILING, FaultKind
 from billhook.signing import BodyHMAC, StandardWebhooks
 from support.receivers import (
     billhook_receiver,
@@ -23,7 +23,7 @@ from support.receivers import (
 from support.sandbox import Running, running
 
 WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-REFUSED = ["corrupt", "wrong_secret", "stale"]
+REFUSED = [kind.value for kind in SPOILING if kind is not FaultKind.DROP]
 
 
 def fault(sandbox: Running, kind: str, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Each option of a handler is described once: types, help, columns and the chapter say the same."""
+"""Each option of a handler is described once: types, help and columns say the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from billhook.handlers.options import (
     in_words,
     parse_options,
 )
-from support.pages import between
 
 OF_ANY = {name for name, option in OPTIONS.items() if not option.for_types}
 
@@ -28,13 +27,6 @@ def test_the_help_of_the_decorator_tells_the_options():
 
     for name, option in OPTIONS.items():
         assert f"- `{name}`: {option.help}" in told
-
-
-def test_the_chapter_has_a_table_of_the_options():
-    lines = ["| Option | Meaning |", "|---|---|"]
-    lines += [f"| `{name}` | {option.help} |" for name, option in OPTIONS.items()]
-
-    assert between("handler-options", "src/billhook/handlers/README.md").splitlines() == lines
 
 
 def test_every_option_but_the_name_has_a_column():

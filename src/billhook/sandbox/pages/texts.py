@@ -85,7 +85,7 @@ SENTENCES: Mapping[str, str] = {
     "UnchargedEvents": "Some usage of the month was counted by no meter",
     "UpcomingRenewal": "The contract {contractName} of {customerName} renews soon, on {contractEndDate}",
 }
-"""The sentence of each type; it names fields of the body."""
+"""The sentence of a type, which names fields of the body; without one it is what the type's class says."""
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
 
 
@@ -229,7 +229,10 @@ def _sentence(event_type: str, fields: Mapping[str, Any], names: Mapping[str, st
     words = defaultdict(str, {name: _word(value, names) for name, value in fields.items()})
     words["was_sent"] = "was sent" if fields.get("isSuccessful") else "could not be sent"
     words["status"] = STATUSES.get(words["billingStatus"], (words["billingStatus"],))[0]
-    text = SENTENCES[event_type].format_map(words)
+    sentence = SENTENCES.get(event_type)
+    if sentence is None:
+        return first_sentence(EVENT_TYPES[event_type].__doc__ or event_type).removesuffix(".")
+    text = sentence.format_map(words)
     return text[0].upper() + text[1:]
 
 

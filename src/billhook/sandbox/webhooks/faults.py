@@ -39,10 +39,10 @@ class FaultKind(StrEnum):
     """Never sent: the delivery has failed at its first attempt."""
 
 
-SPOILING = (FaultKind.DROP, FaultKind.CORRUPT, FaultKind.WRONG_SECRET, FaultKind.STALE)
-"""Faults after which the delivery is sent again."""
 TIMED = {FaultKind.DELAY: 5, FaultKind.REORDER: 10}
 """Faults with a delay, and its default in seconds."""
+SPOILING = tuple(kind for kind in FaultKind if kind not in (FaultKind.DUPLICATE, FaultKind.LOSE, *TIMED))
+"""Faults after which the delivery is sent again: all others."""
 
 
 def clear(tx: Transaction, kind: str | None) -> None:
