@@ -19,10 +19,9 @@ from flask import Response, abort, current_app, g, request
 from billhook.extension import get_state
 from billhook.inbox.actions import ActionRecorder, recorded
 from billhook.inbox.conditions import Severity
-from billhook.inbox.deliveries import ListedDelivery, RunDetails, details
+from billhook.inbox.deliveries import ListedDelivery, details
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.overview import HandlerBacklog, PeriodFigures, read_periods
-from billhook.inbox.stored_errors import parse_error
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, level
 from billhook.pages.pages import Pages
 
@@ -103,15 +102,10 @@ def tone(state: str) -> str:
     return _TONES.get(state, "quiet")
 
 
-def run_state(run: RunDetails) -> str:
-    """Return the state of a run; "retrying" for one that failed and will be called again."""
-    return "retrying" if run.status == "due" and run.attempts > 0 else run.status
-
-
 def last_error(one: ListedDelivery) -> str | None:
     """Return why a delivery was not handled: its own error, or that of a run."""
-    if one.error is not None:
-        return str(parse_error(one.error)["error"])
+    if one.parsed_error is not None:
+        return str(one.parsed_error["error"])
     return next((run.last_error for run in reversed(one.runs) if run.last_error), None)
 
 

@@ -14,7 +14,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
 from billhook.dashboard import actions, deliveries, delivery, handlers, health, overview, workers
-from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
+from billhook.dashboard.context import DashboardContext, last_error, tone
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
@@ -98,7 +98,6 @@ class Dashboard:
                 "issue_tone": handlers.issue_tone,
                 "last_error": last_error,
                 "program": program,
-                "run_state": run_state,
                 "through_text": through_text,
                 "tone": tone,
                 "unfinished_text": unfinished_text,

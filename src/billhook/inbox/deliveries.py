@@ -26,6 +26,7 @@ from billhook.inbox.records import HandlerLimits
 from billhook.inbox.schema import IDENTIFIERS, UNREAD, delivery, failure, handler, release, run
 from billhook.inbox.sql import in_values
 from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState, delivery_status
+from billhook.inbox.stored_errors import parse_error
 from billhook.inbox.transaction import NO_LIMITS
 from billhook.type_names import shown_type
 
@@ -139,6 +140,11 @@ class RunDetails:
         """Its state, or "paused" while it waits because its handler is paused."""
         return "paused" if self.paused else self.state
 
+    @property
+    def standing(self) -> str:
+        """Its status; "retrying" for one that failed and will be called again."""
+        return "retrying" if self.status == RunState.DUE and self.attempts > 0 else self.status
+
 
 @dataclass(frozen=True, slots=True)
 class ListedDelivery:
@@ -151,7 +157,12 @@ class ListedDelivery:
     @property
     def status(self) -> DeliveryStatus:
         """The status shown to operators."""
-        return delivery_status(self.summary.state, ((run.status, run.attempts) for run in self.runs))
+        return delivery_status(self.summary.state, (run.standing for run in self.runs))
+
+    @property
+    def parsed_error(self) -> dict[str, Any] | None:
+        """Its own error, with `error` and `details`; None without one."""
+        return None if self.error is None else parse_error(self.error)
 
 
 @dataclass(frozen=True, slots=True)
