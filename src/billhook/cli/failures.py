@@ -33,7 +33,7 @@ from billhook.inbox.issues import (
     newest_traceback,
 )
 from billhook.inbox.occurrences import IssueKind
-from billhook.inbox.overview import Backlog, read_overview
+from billhook.inbox.overview import read_overview
 from billhook.inbox.shares import first_release, read_share
 from billhook.notify import read_addresses
 from billhook.program import in_program
@@ -90,7 +90,12 @@ def list_(states: Sequence[str], as_json: bool) -> None:
         return
     if not found:
         click.echo(f"no issue is {' or '.join(states or ['open'])}")
-        _say_remaining(backlog)
+        # What is left of resolved issues: `billhook status` shows it, and sends its reader here.
+        numbers = {} if backlog is None else {"dead": backlog.dead, "quarantined": backlog.quarantined}
+        for state, number in numbers.items():
+            if number:
+                deliveries = "1 delivery is" if number == 1 else f"{number_text(number)} deliveries are"
+                say(in_program(f"{deliveries} {state} still: `billhook deliveries list --state {state}`"))
         return
     columns = ("issue", "state", "count", "last", "of", "what", "newest")
     rows = [
@@ -100,15 +105,6 @@ def list_(states: Sequence[str], as_json: bool) -> None:
     ]  # fmt: skip
     print_table(columns, rows, whole=columns[:4], cut="what", optional=["newest"], spare=["newest"])
     say(in_program(f"`billhook failures show {found[0].id}` shows one"))
-
-
-def _say_remaining(backlog: Backlog | None) -> None:
-    """Print what is left of resolved issues: `billhook status` shows it, and sends its reader here."""
-    numbers = {} if backlog is None else {"dead": backlog.dead, "quarantined": backlog.quarantined}
-    for state, number in numbers.items():
-        if number:
-            deliveries = "1 delivery is" if number == 1 else f"{number_text(number)} deliveries are"
-            say(in_program(f"{deliveries} {state} still: `billhook deliveries list --state {state}`"))
 
 
 @failures.command(short_help="Show an issue with its newest traceback.")
@@ -135,15 +131,14 @@ def show(id_: str, as_json: bool) -> None:
         print_json({**asdict(one), **more, "traceback": newest and newest[1]})
         return
     click.echo(f"{one.id}  {one.state.value.upper()}  {printable(_what(one))}")
-    facts = _facts(one, now, hours or [])
-    if since_release is not None:
-        facts.append(("release", f"since {since_release}"))
-    if share is not None:
-        facts.append(("share", f"{share.text} of the handler's deliveries"))
-    if share is not None and share.common_text is not None:
-        facts.append(("in common", share.common_text))
-    for name, text in facts:
-        click.echo(f"{name:>12}  {printable(text)}")
+    more = [
+        ("release", since_release and f"since {since_release}"),
+        ("share", share and f"{share.text} of the handler's deliveries"),
+        ("in common", share and share.common_text),
+    ]
+    for name, text in (*_facts(one, now, hours or []), *more):
+        if text:
+            click.echo(f"{name:>12}  {printable(text)}")
     if newest is not None:
         click.echo(f"\nnewest, of delivery {newest[0]}:")
         click.echo(printable(newest[1].rstrip(), keep="\n\t"))
@@ -243,27 +238,31 @@ def _what(one: Issue) -> str:
     return one.title if one.place is None else f"{one.title} ({one.place})"
 
 
-def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, str]]:
-    """Return what is known of an issue, by name."""
+def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, str | None]]:
+    """Return what is known of an issue, by name; None where it has no such fact."""
     label = "event type" if one.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE) else "handler"
-    facts = [(label, one.subject)] if one.subject else []
-    facts.append(("opened", format_ago(one.opened_at, now)))
+    times = attempts = blocks = deliveries = None
     if one.first_at is not None and one.last_at is not None:
-        facts.append(("first, last", f"{format_ago(one.first_at, now)}, {format_ago(one.last_at, now)}"))
+        times = f"{format_ago(one.first_at, now)}, {format_ago(one.last_at, now)}"
     if one.kind is IssueKind.FAILURE:
-        facts.append(("attempts", f"{one.count:,} failed, {sum(hours):,} of them in {len(hours)} h"))
+        attempts = f"{one.count:,} failed, {sum(hours):,} of them in {len(hours)} h"
         if any(hours):
             # A block for each number, as high as it is of the highest; a point for 0.
             blocks = "".join("·▁▂▃▄▅▆▇█"[-(-8 * number // max(hours))] for number in hours)
-            facts.append(("by hour", f"{blocks}  in {len(hours)} h, until now"))
+            blocks += f"  in {len(hours)} h, until now"
     if one.deliveries:
         newest = ", ".join(_example(one, delivery_id) for delivery_id in one.examples)
-        facts.append(("deliveries", f"{one.deliveries:,}, the newest {newest}"))
-    if one.who:
-        facts.append((one.state.value, one.who_text))
-    if one.ignored_until is not None:
-        facts.append(("until", f"{format_time(one.ignored_until)} UTC"))
-    return facts
+        deliveries = f"{one.deliveries:,}, the newest {newest}"
+    return [
+        (label, one.subject),
+        ("opened", format_ago(one.opened_at, now)),
+        ("first, last", times),
+        ("attempts", attempts),
+        ("by hour", blocks),
+        ("deliveries", deliveries),
+        (one.state.value, one.who_text if one.who else None),
+        ("until", one.ignored_until and f"{format_time(one.ignored_until)} UTC"),
+    ]
 
 
 def _example(one: Issue, delivery_id: int) -> str:
