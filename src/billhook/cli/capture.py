@@ -26,7 +26,7 @@ from typing import BinaryIO, Final
 import click
 
 from billhook.cli.output import UsageConfigError, printable
-from billhook.cli.params import TCP_BIND, integer, listen
+from billhook.cli.params import TCP_BIND, integer, listen, option
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,20}) (\S{1,8192}) HTTP/1\.[01]")
@@ -123,15 +123,17 @@ def _unchunked(body: bytes, name: str) -> bytes:
 
 
 @click.command()
-@click.option(
-    "--to", "folder", required=True, metavar="FOLDER", type=click.Path(path_type=Path),
-    help="Where the files go; made if it is missing, with access for its owner alone.",
-)  # fmt: skip
-@click.option("--bind", type=TCP_BIND, default="127.0.0.1:8080", show_default=True, help="HOST:PORT.")
+@option(
+    "--to FOLDER folder",
+    "Where the files go; made if it is missing, with access for its owner alone.",
+    click.Path(path_type=Path),
+    required=True,
+)
+@option("--bind", "HOST:PORT.", TCP_BIND, default="127.0.0.1:8080")
 @integer("--answer", 200, 599, 200, "The status to answer; with 503 a sender tries again later.")
 @integer("--max-files", 1, 100_000, 100, "Record no more when the folder has this many.")
 @integer("--max-mb", 1, 100_000, 50, "Record no more when its files have this many MiB together.")
-@click.option("--count", type=click.IntRange(1), help="Exit when this many have been recorded.")
+@option("--count", "Exit when this many have been recorded.", click.IntRange(1))
 def capture(folder: Path, bind: str, answer: int, max_files: int, max_mb: int, count: int | None) -> None:
     """Record each request that arrives as a file of its raw bytes, until SIGTERM, SIGINT or --count.
 

@@ -14,7 +14,7 @@ import click
 
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress, say
-from billhook.cli.params import FiniteNumber, flag, string
+from billhook.cli.params import FiniteNumber, flag, option
 from billhook.cli.selection import Found, Selection, confirm, confirming, in_batches, recording, selecting
 from billhook.events.inspection import names_customer, search_parts
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
@@ -37,7 +37,7 @@ _LONGEST_REASON = 500
 
 @click.command(short_help="Discard deliveries that can never succeed.")
 @selecting(ids=True)
-@string("--reason", "TEXT", "The reason; it is stored as the last error.", required=True)
+@option("--reason TEXT", "The reason; it is stored as the last error.", required=True)
 @confirming
 def discard(selection: Selection, reason: str) -> None:
     """Discard deliveries: those given by ID, or those that the options select.
@@ -69,19 +69,16 @@ def discard(selection: Selection, reason: str) -> None:
 
 
 @click.command(short_help="Delete old finished deliveries.")
-@click.option(
-    "--older-than",
-    "days",
-    type=FiniteNumber(0, 36_500),
-    metavar="DAYS",
-    help="Received more than DAYS ago. Default: BILLHOOK_RETENTION_DAYS.",
+@option(
+    "--older-than DAYS days",
+    "Received more than DAYS ago. Default: BILLHOOK_RETENTION_DAYS.",
+    FiniteNumber(0, 36_500),
 )
-@click.option(
-    "--state",
-    "states",
-    type=click.Choice(_STATES),
+@option(
+    "--state states",
+    "Only deliveries in this state. May be repeated. Default: all three, and kept keys.",
+    click.Choice(_STATES),
     multiple=True,
-    help="Only deliveries in this state. May be repeated. Default: all three, and kept keys.",
 )
 @confirming
 def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, as_json: bool) -> None:
@@ -167,12 +164,10 @@ def _in_days(days: float) -> str:
     "dead rows on PostgreSQL and traces of rows that moved on SQLite. The page of the inbox says more.",
 )
 @selecting(ids=True, other="customer")
-@string(
-    "--customer",
-    "ID",
-    "Whose body names this customer: exactly this id, in a field that identifies a customer.",
+@option(
+    "--customer ID", "Whose body names this customer: exactly this id, in a field that identifies a customer."
 )
-@flag("--discard", told="Discard those that are not finished: their handlers are not called again.")
+@flag("--discard", "Discard those that are not finished: their handlers are not called again.")
 @confirming
 def erase(selection: Selection, customer: str | None, discard: bool) -> None:
     """Erase deliveries: those given by ID, of a customer, or that the options select.

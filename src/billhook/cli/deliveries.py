@@ -27,7 +27,7 @@ from billhook.cli.output import (
     say_paused,
     took,
 )
-from billhook.cli.params import DELIVERY_ID, ShowGroup, as_json, flag, moment, paged
+from billhook.cli.params import DELIVERY_ID, ShowGroup, as_json, flag, moment, option, paged
 from billhook.cli.replay import replay, resend
 from billhook.cli.selection import Selection, no_match, recording, selecting
 from billhook.clock import format_time
@@ -54,12 +54,13 @@ _WIDTHS = (23, 6, 30, 11, 7, 0)
 
 @click.command(short_help="Follow new deliveries.")
 @selecting("event_type", "source", "key", "search", "contains", "conflicts", limit=False)
-@click.option(
-    "-n", "--lines", type=click.IntRange(0, 100_000), metavar="N",
-    help="Begin with the newest N. Default: 10; with --since all of them.",
-)  # fmt: skip
+@option(
+    "-n --lines N",
+    "Begin with the newest N. Default: 10; with --since all of them.",
+    click.IntRange(0, 100_000),
+)
 @moment("--since", "Begin with those since this time")
-@flag("--json", "as_json", told="Print a line of JSON for each, as `deliveries export` does.")
+@flag("--json as_json", "Print a line of JSON for each, as `deliveries export` does.")
 def tail(selection: Selection, lines: int | None, since: datetime | None) -> None:
     """Print the newest deliveries, and then each new one as it is stored, until Ctrl-C.
 
@@ -173,7 +174,7 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
 @deliveries.command(short_help="Show a delivery with its runs.")
 @click.argument("delivery_id", type=DELIVERY_ID, metavar="ID")
 @as_json
-@flag("--body", told="Print only the body, unchanged (escaped on a terminal).")
+@flag("--body", "Print only the body, unchanged (escaped on a terminal).")
 def show(delivery_id: int, as_json: bool, body: bool) -> None:
     """Show a delivery: its headers, its body, and the result of each handler.
 

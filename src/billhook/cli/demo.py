@@ -51,7 +51,7 @@ _NEXT = "Next: README.md shows how to write your own handlers and try them with 
 
 
 @click.command()
-@flag("--stay", told="Keep everything running until Ctrl-C, and print the addresses.")
+@flag("--stay", "Keep everything running until Ctrl-C, and print the addresses.")
 @as_json
 def demo(stay: bool, as_json: bool) -> None:
     """See it work: a sandbox of the billing service, gunicorn, a worker, an inbox, and 5 bad deliveries.

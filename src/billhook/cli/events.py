@@ -21,7 +21,7 @@ from billhook.fields.model import describe_invalid
 @click.command()
 @click.argument("names", nargs=-1, metavar="[TYPE] [FILE]...")
 @as_json
-@flag("--json-schema", told="Print the JSON schema of TYPE, or of all types by name.")
+@flag("--json-schema", "Print the JSON schema of TYPE, or of all types by name.")
 def events(names: Sequence[str], as_json: bool, json_schema: bool) -> None:
     """List the event types; with TYPE, its fields and a sample.
 

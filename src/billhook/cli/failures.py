@@ -13,9 +13,9 @@ import click
 
 from billhook.cli.context import load_settings, open_inbox, operator
 from billhook.cli.output import CliError, print_json, print_table, printable, say
-from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, moment, paged, string
+from billhook.cli.params import DURATION, TEXT, DefaultGroup, as_json, moment, option, paged
 from billhook.cli.selection import recording
-from billhook.clock import format_ago, format_time, parse_duration
+from billhook.clock import format_ago, format_time
 from billhook.engines.watch import Watch
 from billhook.inbox import Inbox
 from billhook.inbox.actions import Action, issues_acted_on, list_actions
@@ -41,7 +41,7 @@ from billhook.program import in_program
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
 _SHORTEST_ID = 4
 _ids = click.argument("ids", type=TEXT, nargs=-1, required=True, metavar="ISSUE...")
-_reason = string("--reason", "TEXT", "The reason, shown wherever the issue is.")
+_reason = option("--reason TEXT", "The reason, shown wherever the issue is.")
 
 
 @click.group(cls=DefaultGroup, default="list", subcommand_metavar="| COMMAND [ARGS]...")
@@ -62,12 +62,11 @@ def failures() -> None:
 
 
 @failures.command("list", short_help="List the issues that are not resolved.")
-@click.option(
-    "--state",
-    "states",
-    type=click.Choice([state.value for state in IssueState]),
+@option(
+    "--state states",
+    "Only issues in this state; may be repeated. The default is all but resolved.",
+    click.Choice([state.value for state in IssueState]),
     multiple=True,
-    help="Only issues in this state; may be repeated. The default is all but resolved.",
 )
 @as_json
 def list_(states: Sequence[str], as_json: bool) -> None:
@@ -149,7 +148,7 @@ def show(id_: str, as_json: bool) -> None:
 
 @failures.command(short_help="Say that an issue is worked on.")
 @_ids
-@string("--to", "NAME", "Who works on them; you, if it is left out.")
+@option("--to NAME", "Who works on them; you, if it is left out.")
 @_reason
 def ack(ids: tuple[str, ...], to: str | None, reason: str | None) -> None:
     """Acknowledge issues: they are worked on, and nothing is sent about them again.
@@ -179,14 +178,7 @@ def resolve(ids: tuple[str, ...], reason: str | None) -> None:
 
 @failures.command(short_help="Ignore an issue for a time.")
 @_ids
-@click.option(
-    "--for",
-    "duration",
-    type=Parsed("duration", parse_duration),
-    default="7d",
-    show_default=True,
-    help="For how long: 90s, 30m, 2h, 7d or 1w.",
-)
+@option("--for duration", "For how long: 90s, 30m, 2h, 7d or 1w.", DURATION, default="7d")
 @_reason
 def ignore(ids: tuple[str, ...], duration: timedelta, reason: str | None) -> None:
     """Ignore issues for a time: each is open again when it happens after that.
@@ -324,12 +316,7 @@ def test() -> None:
 
 
 @notify.command()
-@click.option(
-    "--every",
-    type=click.IntRange(5, 60),
-    metavar="SECONDS",
-    help="Do it again and again, until it is stopped.",
-)
+@option("--every SECONDS", "Do it again and again, until it is stopped.", click.IntRange(5, 60))
 def send(every: int | None) -> None:
     """Look for issues, and send what is due. Exit code 1 if the inbox cannot be read.
 

@@ -16,7 +16,7 @@ import click
 from billhook.cli.context import operator
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, printable, progress, say
-from billhook.cli.params import DELIVERY_ID, FC, TEXT, FiniteNumber, as_json, flag, moment
+from billhook.cli.params import DELIVERY_ID, FC, FiniteNumber, as_json, flag, moment, option
 from billhook.clock import format_time
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
@@ -32,10 +32,11 @@ from billhook.program import in_program
 _SEARCH_LIMIT = 100_000
 """How many bodies a search for a text reads: some seconds' work for the database."""
 
-_LIMIT = click.option(
-    "--search-limit", type=click.IntRange(1), metavar="N",
-    help=f"How many deliveries --contains reads, the newest first. Default: {_SEARCH_LIMIT}.",
-)  # fmt: skip
+_LIMIT = option(
+    "--search-limit N",
+    f"How many deliveries --contains reads, the newest first. Default: {_SEARCH_LIMIT}.",
+    click.IntRange(1),
+)
 _STATE = click.Choice(STATES, case_sensitive=False)
 _STATE_METAVAR = f"[{'|'.join(SHOWN_STATES)}]"
 MOST_FILTERS = tuple(name for name in FILTERS if name != "twins")
@@ -82,27 +83,23 @@ def selecting(
 def _option(name: str) -> Callable[[FC], FC]:
     """Return the option of a filter."""
     one = FILTERS[name]
-    option = f"--{one.option}"
     if one.kind == "flag":
-        return flag(option, name, told=one.told)
+        return flag(f"--{one.option} {name}", one.told)
     if one.kind == "time":
-        return moment(option, one.told)
+        return moment(f"--{one.option}", one.told)
     if one.kind == "state":
-        return click.option(option, type=_STATE, metavar=_STATE_METAVAR, help=one.told)
-    several = one.kind == "texts"
-    return click.option(option, name, type=TEXT, metavar=one.metavar, multiple=several, help=one.told)
+        return click.option(f"--{one.option}", type=_STATE, metavar=_STATE_METAVAR, help=one.told)
+    return option(f"--{one.option} {one.metavar} {name}", one.told, multiple=one.kind == "texts")
 
 
 def confirming(command: Command) -> Command:
     """Add --dry-run, --yes and --json."""
-    dry_run = flag("--dry-run", told="Show what would be done without doing it.")
+    dry_run = flag("--dry-run", "Show what would be done without doing it.")
     return dry_run(YES(as_json(command)))
 
 
-YES = flag("--yes", told="Do not ask for confirmation.")
-RATE = click.option(
-    "--rate", type=FiniteNumber(0.01, 100_000), metavar="N", help="At most N deliveries per second."
-)
+YES = flag("--yes", "Do not ask for confirmation.")
+RATE = option("--rate N", "At most N deliveries per second.", FiniteNumber(0.01, 100_000))
 
 
 class Found(NamedTuple):

@@ -27,12 +27,12 @@ from billhook.cli.events import event_class, sample_body, suggest
 from billhook.cli.output import print_json, print_table, printable, progress, say
 from billhook.cli.params import (
     DEFAULT_BIND,
+    FILE,
     FiniteNumber,
     as_json,
-    existing_file,
     integer,
+    option,
     parse_http_url,
-    string,
 )
 from billhook.doctor.deliveries import TEST_USER_AGENT
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
@@ -58,13 +58,8 @@ _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 FILE_TO_SIGN_WITH = (
     "A file with the signing secret (for timestamped-rsa: the private key). Default: BILLHOOK_SECRETS"
 )
-SCHEME = click.option(
-    "--scheme", type=click.Choice([*SCHEMES]), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
-)
-TIMEOUT = click.option(
-    "--timeout", type=FiniteNumber(0.1, 600), default=10.0, show_default=True,
-    help="Seconds to wait for an answer.",
-)  # fmt: skip
+SCHEME = option("--scheme", "The signature scheme. Default: BILLHOOK_SIGNATURE.", click.Choice([*SCHEMES]))
+TIMEOUT = option("--timeout", "Seconds to wait for an answer.", FiniteNumber(0.1, 600), default=10.0)
 
 
 def parse_target(url: str) -> SplitResult:
@@ -147,28 +142,24 @@ def choose_signer(
 @click.command()
 @click.argument("event_type", metavar="TYPE")
 @handlers_argument
-@click.option(
-    "--to", "url", metavar="URL",
-    help="The receiver's URL. Default: that of `billhook serve`; under `flask`, the app itself.",
-)  # fmt: skip
-@string(
-    "--source", "NAME", "Under `flask`: the source to send as. Default: the default source, or the only one."
+@option(
+    "--to URL url", "The receiver's URL. Default: that of `billhook serve`; under `flask`, the app itself."
 )
-@click.option(
-    "--set", "changes", multiple=True, metavar="PATH=VALUE",
-    help="Set a field of the body by its JSON name. VALUE is JSON or text; for a text field it is always "
+@option(
+    "--source NAME", "Under `flask`: the source to send as. Default: the default source, or the only one."
+)
+@option(
+    "--set PATH=VALUE changes",
+    "Set a field of the body by its JSON name. VALUE is JSON or text; for a text field it is always "
     "text. May be repeated.",
-)  # fmt: skip
-@click.option(
-    "--file",
-    "file",
-    type=click.File("rb"),
-    help="Send this file unchanged instead of a sample; - reads stdin.",
+    click.STRING,
+    multiple=True,
 )
-@existing_file("--secret-file", told=f"{FILE_TO_SIGN_WITH}.")
+@option("--file", "Send this file unchanged instead of a sample; - reads stdin.", click.File("rb"))
+@option("--secret-file", f"{FILE_TO_SIGN_WITH}.", FILE)
 @integer("--count", 1, 1_000_000, 1, "How many times to send.")
 @SCHEME
-@click.option("--id", "message_id", help="The delivery's id, if the scheme signs one. Default: random.")
+@option("--id message_id", "The delivery's id, if the scheme signs one. Default: random.")
 @TIMEOUT
 @as_json
 def send(

@@ -19,7 +19,7 @@ import click
 
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, print_json, print_table, printable, say, say_paused, took
-from billhook.cli.params import Parsed, as_json, flag
+from billhook.cli.params import DURATION, Parsed, as_json, flag, option
 from billhook.clock import format_ago, format_duration, format_time, parse_duration
 from billhook.errors import Draining, OutOfResources
 from billhook.inbox import Inbox
@@ -59,28 +59,19 @@ def _rate(text: str) -> tuple[int, int]:
 
 
 @click.command()
-@click.option(
-    "--max-age",
-    type=Parsed("duration", parse_duration),
-    metavar="AGE",
-    help="Fail if an unfinished delivery is older: 90s, 5m, 2h.",
-)
-@click.option("--max-dead", type=click.IntRange(0), metavar="N", help="Fail if more deliveries are dead.")
-@click.option(
-    "--max-silence",
-    type=Parsed("silence", _silence),
+@option("--max-age AGE", "Fail if an unfinished delivery is older: 90s, 5m, 2h.", DURATION)
+@option("--max-dead N", "Fail if more deliveries are dead.", click.IntRange(0))
+@option(
+    "--max-silence TYPE=AGE",
+    "Fail if the last delivery of this type is older, or there was none; * is any type. Repeatable.",
+    Parsed("silence", _silence),
     multiple=True,
-    metavar="TYPE=AGE",
-    help="Fail if the last delivery of this type is older, or there was none; * is any type. Repeatable.",
 )
-@click.option(
-    "--max-refused",
-    type=Parsed("rate", _rate),
-    metavar="N/h",
-    help="Fail if more were refused in the last hour: 10/h, 50/1d.",
+@option(
+    "--max-refused N/h", "Fail if more were refused in the last hour: 10/h, 50/1d.", Parsed("rate", _rate)
 )
-@flag("--details", told="Show the figures of each event type and handler too.")
-@flag("--watch", told="Show it anew every two seconds, until Ctrl-C.")
+@flag("--details", "Show the figures of each event type and handler too.")
+@flag("--watch", "Show it anew every two seconds, until Ctrl-C.")
 @as_json
 def status(
     max_age: timedelta | None,
@@ -219,12 +210,10 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Replace this file with them in one step, as node_exporter's textfile collector needs it.",
+@option(
+    "-o --output FILE",
+    "Replace this file with them in one step, as node_exporter's textfile collector needs it.",
+    click.Path(dir_okay=False, path_type=Path),
 )
 def metrics(output: Path | None) -> None:
     """Print the metrics of the inbox in Prometheus' text format.
