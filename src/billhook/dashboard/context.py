@@ -141,7 +141,7 @@ def replay_batches(
     done, now, inbox = ReplayResult(), context.now, context.inbox
     with context.recorded("replay", which) as recorder:
         for batch in batches:
-            due = None if rate is None else partial(_due_at, now + timedelta(seconds=done.runs / rate), rate)
+            due = None if rate is None else partial(_due_at, now, rate, done.runs)
             changed = replay(inbox, batch, now, handler=handler, only_failed=not again, due=due)
             recorder.add(changed.deliveries, batch)
             done += changed
@@ -149,8 +149,8 @@ def replay_batches(
     return done
 
 
-def _due_at(start: datetime, rate: float, index: int) -> datetime:
-    return start + timedelta(seconds=index / rate)
+def _due_at(start: datetime, rate: float, before: int, index: int) -> datetime:
+    return start + timedelta(seconds=(before + index) / rate)
 
 
 def describe(done: ReplayResult) -> str:
