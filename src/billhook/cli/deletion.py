@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -96,51 +96,17 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
     """
     settings = load_settings()
     days = settings.retention_days if days is None else days
+    which = " ".join([f"--older-than {days:g}", *(f"--state {state}" for state in states)])
     with open_inbox() as inbox:
         limits = Cutoffs.of(inbox.now(), days, settings.key_days)
-        if not (yes or dry_run or as_json):
-            # Counted first, so that the question says what an answer of yes deletes.
-            done = _pass(inbox, limits, states, lambda number, ids: None, dry_run=True)
-            if not done.total:
-                _report_pruned(done, days, dry_run=True, as_json=False)
-                return
+        # Counted first, so that the question says what an answer of yes deletes.
+        asks = not (yes or dry_run or as_json)
+        done = _pass(inbox, limits, states, which, dry_run=dry_run or asks)
+        if asks and done.total:
             what = f"{done.deleted.total()} completely, {done.emptied.total()} except for their keys"
             confirm(f"Prune deliveries older than {_in_days(days)}: {what}?")
-        which = " ".join([f"--older-than {days:g}", *(f"--state {state}" for state in states)])
-        with recording(inbox, "prune", which, dry_run=dry_run) as add:
-            done = _pass(inbox, limits, states, add, dry_run=dry_run)
-    _report_pruned(done, days, dry_run=dry_run, as_json=as_json)
-
-
-def _pass(
-    inbox: Inbox,
-    limits: Cutoffs,
-    states: Sequence[str],
-    record: Callable[[int, tuple[()]], object],
-    *,
-    dry_run: bool,
-) -> PruneResult:
-    """Prune from the oldest to the first that is too young."""
-    chosen = [DeliveryState(state) for state in states] or PRUNABLE
-    # Ids rise with time, so the newest one is the length of the way: the progress is in ids, not deliveries.
-    newest = page(inbox, DeliveryFilter(), 1)
-    done = PruneResult(after=0, over=False)
-    with progress("counting" if dry_run else "pruning", newest[0].id if newest else 0) as steps:
-        while not done.over:
-            started = time.monotonic()
-            batch = inbox.prune(limits, done.after, states=chosen, dry_run=dry_run)
-            record(batch.total, ())
-            steps(batch.after - done.after)
-            done = replace(batch, emptied=done.emptied + batch.emptied, deleted=done.deleted + batch.deleted)
-            # A pause as long as the batch took: SQLite has one writer at a time, and receivers must get half.
-            if not (dry_run or done.over):
-                time.sleep(min(time.monotonic() - started, _LONGEST_PAUSE_SECONDS))
-    return done
-
-
-def _report_pruned(done: PruneResult, days: float, *, dry_run: bool, as_json: bool) -> None:
-    emptied, deleted = done.emptied, done.deleted
-    both = emptied + deleted
+            done = _pass(inbox, limits, states, which, dry_run=False)
+    emptied, deleted, both = done.emptied, done.deleted, done.emptied + done.deleted
     if as_json:
         by_state = {state: {"keys_kept": emptied[state], "deleted": deleted[state]} for state in _ALL_STATES}
         totals = {"pruned": both.total(), "keys_kept": emptied.total(), "deleted": deleted.total()}
@@ -152,6 +118,29 @@ def _report_pruned(done: PruneResult, days: float, *, dry_run: bool, as_json: bo
         rows.append(("all", both.total(), emptied.total(), deleted.total()))
         title = f"{'to be pruned' if dry_run else 'pruned'}, older than {_in_days(days)}"
         print_table(("state", "deliveries", "key kept", "deleted"), rows, title=title)
+
+
+def _pass(inbox: Inbox, limits: Cutoffs, states: Sequence[str], which: str, *, dry_run: bool) -> PruneResult:
+    """Prune from the oldest to the first that is too young, and record it."""
+    chosen = [DeliveryState(state) for state in states] or PRUNABLE
+    # Ids rise with time, so the newest one is the length of the way: the progress is in ids, not deliveries.
+    newest = page(inbox, DeliveryFilter(), 1)
+    done = PruneResult(after=0, over=False)
+    label = "counting" if dry_run else "pruning"
+    with (
+        recording(inbox, "prune", which, dry_run=dry_run) as add,
+        progress(label, newest[0].id if newest else 0) as steps,
+    ):
+        while not done.over:
+            started = time.monotonic()
+            batch = inbox.prune(limits, done.after, states=chosen, dry_run=dry_run)
+            add(batch.total, ())
+            steps(batch.after - done.after)
+            done = replace(batch, emptied=done.emptied + batch.emptied, deleted=done.deleted + batch.deleted)
+            # A pause as long as the batch took: SQLite has one writer at a time, and receivers must get half.
+            if not (dry_run or done.over):
+                time.sleep(min(time.monotonic() - started, _LONGEST_PAUSE_SECONDS))
+    return done
 
 
 def _in_days(days: float) -> str:
