@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
@@ -93,12 +93,12 @@ def _headers(lines: list[bytes], name: str) -> dict[str, str]:
     found: dict[str, str] = {}
     spelt: dict[str, str] = {}
     for number, line in enumerate(lines, 2):
-        field = _FIELD.fullmatch(line)
-        if field is None:
+        match = _FIELD.fullmatch(line)
+        if match is None:
             raise UsageConfigError(
                 f"{name} is no raw HTTP request: line {number} is no header, `Name: value`"
             )
-        key, value = field[1].decode("latin-1"), field[2].strip(b" \t").decode("latin-1")
+        key, value = match[1].decode("latin-1"), match[2].strip(b" \t").decode("latin-1")
         first = spelt.setdefault(key.lower(), key)
         found[first] = f"{found[first]},{value}" if first in found else value
     return found
@@ -177,36 +177,32 @@ def _make_own_folder(folder: Path) -> None:
         )
 
 
+@dataclass
 class _Recorder:
     """Writes requests into the folder until it is full."""
 
-    def __init__(self, folder: Path, max_files: int, max_bytes: int) -> None:
-        self.recorded = 0
-        self._folder = folder
-        self._lock = threading.Lock()
-        files = [each.stat().st_size for each in folder.glob("*.http")]
-        self._files_left = max_files - len(files)
-        self._bytes_left = max_bytes - sum(files)
-        self.max_request_bytes = max_bytes
+    folder: Path
+    max_files: int
+    max_bytes: int
+    recorded: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def record(self, raw: bytes) -> str:
         """Write a file that only its owner may read; return its path, or why nothing was written."""
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         with self._lock:
-            if self._files_left < 1 or self._bytes_left < len(raw):
-                return (
-                    "not recorded: the folder is full (--max-files, --max-mb); delete files, or name another"
-                )
-            moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-            path = self._folder / f"{moment}-{self.recorded + 1:04}.http"
+            path = self.folder / f"{moment}-{self.recorded + 1:04}.http"
             try:
+                sizes = [each.stat().st_size for each in self.folder.glob("*.http")]
+                if len(sizes) >= self.max_files or sum(sizes) + len(raw) > self.max_bytes:
+                    full = "not recorded: the folder is full (--max-files, --max-mb)"
+                    return f"{full}; delete files, or name another"
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
                 with os.fdopen(descriptor, "wb") as stream:
                     stream.write(raw)
             except OSError as error:
                 return f"not recorded: {path}: {error.strerror}"
             self.recorded += 1
-            self._files_left -= 1
-            self._bytes_left -= len(raw)
             return str(path)
 
 
@@ -218,7 +214,7 @@ def _serve(connection: socket.socket, recorder: _Recorder, answer: int) -> None:
         try:
             with connection.makefile("rb") as stream:
                 let_continue = partial(connection.sendall, _CONTINUE)
-                raw = bytes(_read_request(stream, recorder.max_request_bytes, let_continue))
+                raw = bytes(_read_request(stream, recorder.max_bytes, let_continue))
         finally:
             end.cancel()
         if not raw:

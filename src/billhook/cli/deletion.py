@@ -15,10 +15,10 @@ import click
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress, say
 from billhook.cli.params import FiniteNumber, flag, option
-from billhook.cli.selection import Found, Selection, confirm, confirming, in_batches, recording, selecting
+from billhook.cli.selection import Found, Selection, confirm, confirming, recording, selecting
 from billhook.events.inspection import names_customer, search_parts
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
-from billhook.inbox.deliveries import count, page
+from billhook.inbox.deliveries import count, in_batches, page
 from billhook.inbox.operations import DiscardResult, EraseResult, empty_log
 from billhook.inbox.operations import discard as discard_these
 from billhook.inbox.operations import erase as erase_these
@@ -30,7 +30,6 @@ from billhook.program import in_program
 _STATES = ("done", "dead", "quarantined")
 _ALL_STATES = (*_STATES, "pruned", "erased")
 _LONGEST_PAUSE_SECONDS = 0.2
-_BATCH = 200
 _MOST_NAMED = 20
 _LONGEST_REASON = 500
 
@@ -182,7 +181,7 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
             (selection.find(inbox), []) if customer is None else _of_customer(inbox, customer, selection)
         )
         ids = [one for batch in found.batches for one in batch]
-        found = found._replace(batches=[*in_batches(ids, _BATCH)])
+        found = found._replace(batches=[*in_batches(ids)])
         change = partial(erase_these, inbox, now=now, discard_unfinished=discard)
         count = partial(change, dry_run=True)
         done, clean = replace(selection, dry_run=True).apply(inbox, found, change, EraseResult()), True

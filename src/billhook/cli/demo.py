@@ -290,16 +290,14 @@ class DemoEnvironment:
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         with closing(Inbox(f"sqlite:///{self._folder / 'billhook.db'}")) as inbox:
             while True:
+                is_late = time.monotonic() >= deadline
                 try:
                     states = {one.key: one.state for one in page(inbox, DeliveryFilter(), _MOST_DELIVERIES)}
+                    if is_late or not {"received", "planned"} & {*states.values()}:
+                        return states
                 except InboxUnavailable:  # a process makes or leaves the file at this moment
-                    if time.monotonic() >= deadline:
+                    if is_late:
                         raise
-                    self._check_alive()
-                    time.sleep(0.02)
-                    continue
-                if time.monotonic() >= deadline or not {"received", "planned"} & {*states.values()}:
-                    return states
                 self._check_alive()
                 time.sleep(0.02)
 

@@ -17,11 +17,10 @@ from billhook.cli.context import operator
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, printable, progress, say
 from billhook.cli.params import DELIVERY_ID, FC, FiniteNumber, as_json, flag, moment, option
-from billhook.clock import format_time
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
-from billhook.inbox.deliveries import BATCH, count, details, handler_names, id_batches, search_bound
+from billhook.inbox.deliveries import count, details, handler_names, id_batches, in_batches, search_bound
 from billhook.inbox.filters import FILTERS, SHOWN_STATES, STATES
 from billhook.inbox.issues import find_issue, of_issue
 from billhook.inbox.operations import DiscardResult, EraseResult, ReplayResult
@@ -146,7 +145,7 @@ class Selection:
         """
         if self.ids:
             ids = _check_ids(inbox, self.ids)
-            found = Found(in_batches(ids, BATCH), len(ids), ids_text(ids), is_named=True)
+            found = Found(in_batches(ids), len(ids), ids_text(ids), is_named=True)
         else:
             bounded = self.bounded(inbox)
             found = Found(id_batches(inbox, bounded), count(inbox, bounded), self.filter.as_options)
@@ -172,13 +171,12 @@ class Selection:
         selected = of_issue(inbox, self.filter)
         if selected.contains is None:
             return selected
-        number, from_id, received_at = search_bound(inbox, selected, self.search_limit)
-        is_full = number == self.search_limit
-        searched = f"searched {'the newest ' if is_full else ''}{counted(number, 'delivery')}"
-        if received_at is not None:
-            searched += f", back to {format_time(received_at)} UTC"
-        say(searched + ("; --search-limit N searches more" if is_full else ""))
-        return replace(selected, from_id=from_id)
+        bound = search_bound(inbox, selected, self.search_limit)
+        newest, more = "", ""
+        if bound.number == self.search_limit:
+            newest, more = "the newest ", "; --search-limit N searches more"
+        say(f"searched {newest}{counted(bound.number, 'delivery')}{bound.since_text}{more}")
+        return replace(selected, from_id=bound.from_id)
 
     def apply(self, inbox: Inbox, found: Found, change: Callable[..., R], start: R) -> R:
         """Call `change` with each batch and `dry_run`, record it, and return the sum of its results."""
@@ -255,12 +253,6 @@ def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...]) -> list[int]:
             continue
         raise CliError(f"{wrong}; nothing was {_verb().removesuffix('e')}ed")
     return wanted
-
-
-def in_batches(wanted: list[int], size: int) -> Iterator[list[int]]:
-    """Yield the ids in lists of at most `size`."""
-    for start in range(0, len(wanted), size):
-        yield wanted[start : start + size]
 
 
 def paced(batches: Iterable[list[int]], rate: float) -> Iterator[list[int]]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from sqlalchemy import ColumnElement, Connection, Table, func, or_, select, true
 
+from billhook.clock import format_time
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.inbox.database import Listener
 from billhook.inbox.due import next_times
@@ -49,6 +50,11 @@ class SearchBound(NamedTuple):
     number: int
     from_id: int | None
     received_at: datetime | None
+
+    @property
+    def since_text(self) -> str:
+        """How far back it reads, as the end of a sentence."""
+        return "" if self.received_at is None else f", back to {format_time(self.received_at)} UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +274,12 @@ def count(inbox: Inbox, selection: DeliveryFilter, limit: int | None = None) -> 
         query = select(func.count()).select_from(delivery).where(*selection.conditions())
         number: int = connection.execute(query).scalar_one()
         return number
+
+
+def in_batches(ids: list[int], size: int = BATCH) -> Iterator[list[int]]:
+    """Yield the ids in lists of at most `size`."""
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]
 
 
 def id_batches(inbox: Inbox, selection: DeliveryFilter, batch: int = BATCH) -> Iterator[list[int]]:
