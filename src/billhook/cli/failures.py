@@ -130,12 +130,13 @@ def show(id_: str, as_json: bool) -> None:
         print_json({**asdict(one), **more, "traceback": newest and newest[1]})
         return
     click.echo(f"{one.id}  {one.state.value.upper()}  {printable(_what(one))}")
-    more = [
-        ("release", since_release and f"since {since_release}"),
-        ("share", share and f"{share.text} of the handler's deliveries"),
-        ("in common", share and share.common_text),
+    facts = [
+        *_facts(one, now, hours or []),
+        ("release", f"since {since_release}" if since_release else None),
+        ("share", f"{share.text} of the handler's deliveries" if share else None),
+        ("in common", share.common_text if share else None),
     ]
-    for name, text in (*_facts(one, now, hours or []), *more):
+    for name, text in facts:
         if text:
             click.echo(f"{name:>12}  {printable(text)}")
     if newest is not None:
@@ -253,7 +254,7 @@ def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, s
         ("by hour", blocks),
         ("deliveries", deliveries),
         (one.state.value, one.who_text if one.who else None),
-        ("until", one.ignored_until and f"{format_time(one.ignored_until)} UTC"),
+        ("until", f"{format_time(one.ignored_until)} UTC" if one.ignored_until else None),
     ]
 
 

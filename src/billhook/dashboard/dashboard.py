@@ -116,8 +116,12 @@ class Dashboard:
 
         for failure in (InboxError, SchemaMismatch):
             pages.blueprint.register_error_handler(failure, storage_failed)
-        # The app's own check does not know the tokens of these forms. It may be initialised after this.
-        pages.blueprint.url_value_preprocessor(lambda *_: exempt(app, pages.blueprint, CSRF))
+
+        @pages.blueprint.url_value_preprocessor
+        def exempt_forms(*_: object) -> None:
+            # The app's own check does not know the tokens of these forms. It may be initialised after this.
+            exempt(app, pages.blueprint, CSRF)
+
         app.register_blueprint(pages.blueprint, url_prefix="/" + url_prefix.strip("/"))
 
 

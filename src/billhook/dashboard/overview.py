@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flask import Response, url_for
 
@@ -42,7 +42,7 @@ class TypeRow(NamedTuple):
     silent: bool
 
 
-_PLACES: dict[str, tuple[str, str, dict[str, str]]] = {
+_PLACES: dict[str, tuple[str, str, dict[str, Any]]] = {
     **dict.fromkeys(("crash-loop", "lost-worker", "no-worker"), ("workers", ".workers", {})),
     "not-stored": ("requests", ".overview", {"_anchor": "received"}),
     "paused": ("handlers", ".handlers", {}),
