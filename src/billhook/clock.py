@@ -64,12 +64,9 @@ def clock_off(ahead_seconds: float) -> str | None:
 def parse_duration(text: str) -> timedelta:
     """Return the duration that an operator wrote: 90s, 30m, 2h, 7d or 1w. Raises ValueError."""
     age = _AGE.fullmatch(text)
-    try:
-        if age:
-            return timedelta(seconds=int(age[1]) * _SECONDS[age[2]])
-    except OverflowError:
-        pass
-    raise ValueError(f"{text!r} is not a duration: write one such as 90s, 30m, 2h or 7d")
+    if age is None:
+        raise ValueError(f"{text!r} is not a duration: write one such as 90s, 30m, 2h or 7d")
+    return timedelta(seconds=int(age[1]) * _SECONDS[age[2]])
 
 
 def parse_time(text: str, now: datetime) -> datetime:

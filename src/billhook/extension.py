@@ -309,15 +309,14 @@ def default_source(settings: Settings) -> Source:
     secrets = settings.read_secrets()
     if not secrets:
         raise MissingSecret(DEFAULT_SOURCE, settings.secrets_file)
-    scheme, tolerance, header = configured_scheme(settings), settings.tolerance_seconds, settings.type_header
-    if settings.type_field is None:
-        return Source(DEFAULT_SOURCE, scheme, secrets, tolerance, header)
-    if header != TYPE_HEADER:
+    header, field = settings.type_header, settings.type_field
+    if field is not None and header != TYPE_HEADER:
         raise ConfigError(
-            f"BILLHOOK_TYPE_HEADER is {header!r} and BILLHOOK_TYPE_FIELD is {settings.type_field!r}: the "
+            f"BILLHOOK_TYPE_HEADER is {header!r} and BILLHOOK_TYPE_FIELD is {field!r}: the "
             "type is in one of them, unset the other"
         )
-    return Source(DEFAULT_SOURCE, scheme, secrets, tolerance, type_field=settings.type_field)
+    named = (header, None) if field is None else (None, field)
+    return Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, settings.tolerance_seconds, *named)
 
 
 def configured_scheme(settings: Settings) -> Scheme:

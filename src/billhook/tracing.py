@@ -6,18 +6,20 @@ billhook imports OpenTelemetry, and no span is made before.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from billhook import signals
 from billhook.errors import Discard, MissingExtra
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context
-    from opentelemetry.trace import Link, Span, TracerProvider
+    from opentelemetry.trace import Span, TracerProvider
 
     from billhook.handlers import Delivery
 
-_tracing: _Tracing | None = None
+_disconnects: list[Callable[[], None]] = []
+"""Ends what `instrument` has begun, in this process and its forks."""
 
 
 def instrument(tracer_provider: TracerProvider | None = None) -> None:
@@ -30,48 +32,28 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
 
     >>> instrument()  # doctest: +SKIP
     """
-    global _tracing
     try:
-        tracing = _Tracing(tracer_provider)
+        from opentelemetry import context, trace
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
     except ImportError:
         raise MissingExtra("billhook.tracing", "otel") from None
-    uninstrument()
-    _tracing = tracing
-    signals.handler_started.connect(tracing.started, weak=False)
-    signals.handler_ended.connect(tracing.ended, weak=False)
+    tracer = trace.get_tracer("billhook", tracer_provider=tracer_provider)
+    propagator = TraceContextTextMapPropagator()
+    # Keyed by the identity of the Delivery: each attempt has its own object, which lives until its end.
+    spans: dict[int, tuple[Span, Any]] = {}
 
-
-def uninstrument() -> None:
-    """Make no more spans."""
-    global _tracing
-    if _tracing is not None:
-        signals.handler_started.disconnect(_tracing.started)
-        signals.handler_ended.disconnect(_tracing.ended)
-        _tracing = None
-
-
-class _Tracing:
-    """The observer of each call's start and end, which both come in the thread of the call."""
-
-    def __init__(self, tracer_provider: TracerProvider | None) -> None:
-        from opentelemetry import trace
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-        self._tracer = trace.get_tracer("billhook", tracer_provider=tracer_provider)
-        self._propagator = TraceContextTextMapPropagator()
-        # Keyed by the identity of the Delivery: each attempt has its own object, which lives until its end.
-        self._open: dict[int, tuple[Span, Any]] = {}
-
-    def started(self, sender: object, *, delivery: Delivery, handler: str) -> None:
+    def started(sender: object, *, delivery: Delivery, handler: str) -> None:
         """Start the span of an attempt, and make it the current one."""
-        from opentelemetry import context, trace
-
-        parent, links = self._origin(delivery)
-        span = self._tracer.start_span(
+        # Accept only what W3C's Trace Context allows, which excludes a header sent twice, as it contains a
+        # comma. In a context without the current span only the sender's span counts.
+        alone = propagator.extract(delivery.headers, context.Context())
+        origin = trace.get_current_span(alone).get_span_context()
+        is_first = delivery.attempt == 1 and not delivery.replays
+        span = tracer.start_span(
             f"process {delivery.event_type or 'delivery'} {handler}",
-            context=parent,
+            context=propagator.extract(delivery.headers) if origin.is_valid and is_first else None,
             kind=trace.SpanKind.CONSUMER,
-            links=links,
+            links=[trace.Link(origin)] if origin.is_valid and not is_first else [],
             attributes={
                 "messaging.system": "billhook",
                 "messaging.operation.name": "process",
@@ -84,42 +66,26 @@ class _Tracing:
                 "billhook.attempt": delivery.attempt,
             },
         )
-        self._open[id(delivery)] = span, context.attach(trace.set_span_in_context(span))
+        spans[id(delivery)] = span, context.attach(trace.set_span_in_context(span))
 
-    def ended(
-        self,
-        sender: object,
-        *,
-        delivery: Delivery,
-        handler: str,
-        error: BaseException | None,
-        duration: float,
-    ) -> None:
+    def ended(sender: object, *, delivery: Delivery, error: BaseException | None, **_: object) -> None:
         """End the span, and make the one before it current again. A discard is no error."""
-        from opentelemetry import context
-        from opentelemetry.trace import Status, StatusCode
-
-        found = self._open.pop(id(delivery), None)
-        if found is None:  # instrumented during this attempt
+        if id(delivery) not in spans:  # instrumented during this attempt
             return
-        span, token = found
+        span, token = spans.pop(id(delivery))
         context.detach(token)
         if error is not None and not isinstance(error, Discard):
             span.record_exception(error)
-            span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+            span.set_status(trace.Status(trace.StatusCode.ERROR, type(error).__name__))
         span.end()
 
-    def _origin(self, delivery: Delivery) -> tuple[Context | None, list[Link]]:
-        """Return the context in which the span starts (None: the current one), and its links."""
-        from opentelemetry import trace
-        from opentelemetry.context import Context
+    uninstrument()
+    for signal, observer in ((signals.handler_started, started), (signals.handler_ended, ended)):
+        signal.connect(observer, weak=False)
+        _disconnects.append(partial(signal.disconnect, observer))
 
-        # Accept only what W3C's Trace Context allows, which excludes a header sent twice, as it contains a
-        # comma. In a context without the current span only the sender's span counts.
-        alone = self._propagator.extract(delivery.headers, Context())
-        origin = trace.get_current_span(alone).get_span_context()
-        if not origin.is_valid:
-            return None, []
-        if delivery.attempt == 1 and not delivery.replays:
-            return self._propagator.extract(delivery.headers), []
-        return None, [trace.Link(origin)]
+
+def uninstrument() -> None:
+    """Make no more spans."""
+    while _disconnects:
+        _disconnects.pop()()

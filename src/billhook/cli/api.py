@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from billhook.cli.api_calls import limit_option, open_client, print_items, print_one
-from billhook.cli.params import TEXT, TIME, as_json, flag, moment, string, strings
+from billhook.cli.params import TEXT, TIME, as_json, flag, moment, option
 from billhook.client.operations import GROUPS, OPERATIONS
 from billhook.clock import format_time
 from billhook.program import in_program
@@ -133,13 +133,15 @@ def _param(parameter: inspect.Parameter, method: str) -> click.Parameter:
 @click.command()
 @click.argument("customer_id", type=TEXT)
 @moment("--since", "Start of the period", required=True)
-@click.option("--until", type=TIME, help="End of the period: an age or ISO 8601. Default: now.")
-@strings(
-    "--meter", "meters", "KEY=EVENTNAME",
-    "A meter: a key for its figures and the name of the events it counts.", required=True,
-)  # fmt: skip
-@string("--group-by", "TEXT", "What to group by. The specification does not list the values.", required=True)
-@flag("--fill-dates", told="Include dates without events.")
+@option("--until", "End of the period: an age or ISO 8601. Default: now.", TIME)
+@option(
+    "--meter KEY=EVENTNAME meters",
+    "A meter: a key for its figures and the name of the events it counts. May be repeated.",
+    required=True,
+    multiple=True,
+)
+@option("--group-by TEXT", "What to group by. The specification does not list the values.", required=True)
+@flag("--fill-dates", "Include dates without events.")
 @as_json
 def aggregate(
     customer_id: str,
@@ -174,7 +176,7 @@ def aggregate(
 
 @click.command()
 @click.argument("customer_id", type=TEXT, required=False)
-@click.option("--alias", type=TEXT, help="The customer's alias, instead of CUSTOMER_ID.")
+@option("--alias", "The customer's alias, instead of CUSTOMER_ID.")
 @as_json
 def consumptions(customer_id: str | None, alias: str | None, as_json: bool) -> None:
     """Show how much of each product a customer has used.

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
@@ -26,7 +26,7 @@ from typing import BinaryIO, Final
 import click
 
 from billhook.cli.output import UsageConfigError, printable
-from billhook.cli.params import TCP_BIND, integer, listen
+from billhook.cli.params import TCP_BIND, integer, listen, option
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,20}) (\S{1,8192}) HTTP/1\.[01]")
@@ -93,12 +93,12 @@ def _headers(lines: list[bytes], name: str) -> dict[str, str]:
     found: dict[str, str] = {}
     spelt: dict[str, str] = {}
     for number, line in enumerate(lines, 2):
-        field = _FIELD.fullmatch(line)
-        if field is None:
+        match = _FIELD.fullmatch(line)
+        if match is None:
             raise UsageConfigError(
                 f"{name} is no raw HTTP request: line {number} is no header, `Name: value`"
             )
-        key, value = field[1].decode("latin-1"), field[2].strip(b" \t").decode("latin-1")
+        key, value = match[1].decode("latin-1"), match[2].strip(b" \t").decode("latin-1")
         first = spelt.setdefault(key.lower(), key)
         found[first] = f"{found[first]},{value}" if first in found else value
     return found
@@ -123,15 +123,17 @@ def _unchunked(body: bytes, name: str) -> bytes:
 
 
 @click.command()
-@click.option(
-    "--to", "folder", required=True, metavar="FOLDER", type=click.Path(path_type=Path),
-    help="Where the files go; made if it is missing, with access for its owner alone.",
-)  # fmt: skip
-@click.option("--bind", type=TCP_BIND, default="127.0.0.1:8080", show_default=True, help="HOST:PORT.")
+@option(
+    "--to FOLDER folder",
+    "Where the files go; made if it is missing, with access for its owner alone.",
+    click.Path(path_type=Path),
+    required=True,
+)
+@option("--bind", "HOST:PORT.", TCP_BIND, default="127.0.0.1:8080")
 @integer("--answer", 200, 599, 200, "The status to answer; with 503 a sender tries again later.")
 @integer("--max-files", 1, 100_000, 100, "Record no more when the folder has this many.")
 @integer("--max-mb", 1, 100_000, 50, "Record no more when its files have this many MiB together.")
-@click.option("--count", type=click.IntRange(1), help="Exit when this many have been recorded.")
+@option("--count", "Exit when this many have been recorded.", click.IntRange(1))
 def capture(folder: Path, bind: str, answer: int, max_files: int, max_mb: int, count: int | None) -> None:
     """Record each request that arrives as a file of its raw bytes, until SIGTERM, SIGINT or --count.
 
@@ -175,36 +177,32 @@ def _make_own_folder(folder: Path) -> None:
         )
 
 
+@dataclass
 class _Recorder:
     """Writes requests into the folder until it is full."""
 
-    def __init__(self, folder: Path, max_files: int, max_bytes: int) -> None:
-        self.recorded = 0
-        self._folder = folder
-        self._lock = threading.Lock()
-        files = [each.stat().st_size for each in folder.glob("*.http")]
-        self._files_left = max_files - len(files)
-        self._bytes_left = max_bytes - sum(files)
-        self.max_request_bytes = max_bytes
+    folder: Path
+    max_files: int
+    max_bytes: int
+    recorded: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def record(self, raw: bytes) -> str:
         """Write a file that only its owner may read; return its path, or why nothing was written."""
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         with self._lock:
-            if self._files_left < 1 or self._bytes_left < len(raw):
-                return (
-                    "not recorded: the folder is full (--max-files, --max-mb); delete files, or name another"
-                )
-            moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-            path = self._folder / f"{moment}-{self.recorded + 1:04}.http"
+            path = self.folder / f"{moment}-{self.recorded + 1:04}.http"
             try:
+                sizes = [each.stat().st_size for each in self.folder.glob("*.http")]
+                if len(sizes) >= self.max_files or sum(sizes) + len(raw) > self.max_bytes:
+                    full = "not recorded: the folder is full (--max-files, --max-mb)"
+                    return f"{full}; delete files, or name another"
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
                 with os.fdopen(descriptor, "wb") as stream:
                     stream.write(raw)
             except OSError as error:
                 return f"not recorded: {path}: {error.strerror}"
             self.recorded += 1
-            self._files_left -= 1
-            self._bytes_left -= len(raw)
             return str(path)
 
 
@@ -216,7 +214,7 @@ def _serve(connection: socket.socket, recorder: _Recorder, answer: int) -> None:
         try:
             with connection.makefile("rb") as stream:
                 let_continue = partial(connection.sendall, _CONTINUE)
-                raw = bytes(_read_request(stream, recorder.max_request_bytes, let_continue))
+                raw = bytes(_read_request(stream, recorder.max_bytes, let_continue))
         finally:
             end.cancel()
         if not raw:

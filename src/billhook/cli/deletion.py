@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -14,11 +14,11 @@ import click
 
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress, say
-from billhook.cli.params import FiniteNumber, flag, string
-from billhook.cli.selection import Found, Selection, confirm, confirming, in_batches, recording, selecting
+from billhook.cli.params import FiniteNumber, flag, option
+from billhook.cli.selection import Found, Selection, confirm, confirming, recording, selecting
 from billhook.events.inspection import names_customer, search_parts
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
-from billhook.inbox.deliveries import count, page
+from billhook.inbox.deliveries import count, in_batches, page
 from billhook.inbox.operations import DiscardResult, EraseResult, empty_log
 from billhook.inbox.operations import discard as discard_these
 from billhook.inbox.operations import erase as erase_these
@@ -30,14 +30,13 @@ from billhook.program import in_program
 _STATES = ("done", "dead", "quarantined")
 _ALL_STATES = (*_STATES, "pruned", "erased")
 _LONGEST_PAUSE_SECONDS = 0.2
-_BATCH = 200
 _MOST_NAMED = 20
 _LONGEST_REASON = 500
 
 
 @click.command(short_help="Discard deliveries that can never succeed.")
 @selecting(ids=True)
-@string("--reason", "TEXT", "The reason; it is stored as the last error.", required=True)
+@option("--reason TEXT", "The reason; it is stored as the last error.", required=True)
 @confirming
 def discard(selection: Selection, reason: str) -> None:
     """Discard deliveries: those given by ID, or those that the options select.
@@ -69,19 +68,16 @@ def discard(selection: Selection, reason: str) -> None:
 
 
 @click.command(short_help="Delete old finished deliveries.")
-@click.option(
-    "--older-than",
-    "days",
-    type=FiniteNumber(0, 36_500),
-    metavar="DAYS",
-    help="Received more than DAYS ago. Default: BILLHOOK_RETENTION_DAYS.",
+@option(
+    "--older-than DAYS days",
+    "Received more than DAYS ago. Default: BILLHOOK_RETENTION_DAYS.",
+    FiniteNumber(0, 36_500),
 )
-@click.option(
-    "--state",
-    "states",
-    type=click.Choice(_STATES),
+@option(
+    "--state states",
+    "Only deliveries in this state. May be repeated. Default: all three, and kept keys.",
+    click.Choice(_STATES),
     multiple=True,
-    help="Only deliveries in this state. May be repeated. Default: all three, and kept keys.",
 )
 @confirming
 def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, as_json: bool) -> None:
@@ -99,51 +95,17 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
     """
     settings = load_settings()
     days = settings.retention_days if days is None else days
+    which = " ".join([f"--older-than {days:g}", *(f"--state {state}" for state in states)])
     with open_inbox() as inbox:
         limits = Cutoffs.of(inbox.now(), days, settings.key_days)
-        if not (yes or dry_run or as_json):
-            # Counted first, so that the question says what an answer of yes deletes.
-            done = _pass(inbox, limits, states, lambda number, ids: None, dry_run=True)
-            if not done.total:
-                _report_pruned(done, days, dry_run=True, as_json=False)
-                return
+        # Counted first, so that the question says what an answer of yes deletes.
+        asks = not (yes or dry_run or as_json)
+        done = _pass(inbox, limits, states, which, dry_run=dry_run or asks)
+        if asks and done.total:
             what = f"{done.deleted.total()} completely, {done.emptied.total()} except for their keys"
             confirm(f"Prune deliveries older than {_in_days(days)}: {what}?")
-        which = " ".join([f"--older-than {days:g}", *(f"--state {state}" for state in states)])
-        with recording(inbox, "prune", which, dry_run=dry_run) as add:
-            done = _pass(inbox, limits, states, add, dry_run=dry_run)
-    _report_pruned(done, days, dry_run=dry_run, as_json=as_json)
-
-
-def _pass(
-    inbox: Inbox,
-    limits: Cutoffs,
-    states: Sequence[str],
-    record: Callable[[int, tuple[()]], object],
-    *,
-    dry_run: bool,
-) -> PruneResult:
-    """Prune from the oldest to the first that is too young."""
-    chosen = [DeliveryState(state) for state in states] or PRUNABLE
-    # Ids rise with time, so the newest one is the length of the way: the progress is in ids, not deliveries.
-    newest = page(inbox, DeliveryFilter(), 1)
-    done = PruneResult(after=0, over=False)
-    with progress("counting" if dry_run else "pruning", newest[0].id if newest else 0) as steps:
-        while not done.over:
-            started = time.monotonic()
-            batch = inbox.prune(limits, done.after, states=chosen, dry_run=dry_run)
-            record(batch.total, ())
-            steps(batch.after - done.after)
-            done = replace(batch, emptied=done.emptied + batch.emptied, deleted=done.deleted + batch.deleted)
-            # A pause as long as the batch took: SQLite has one writer at a time, and receivers must get half.
-            if not (dry_run or done.over):
-                time.sleep(min(time.monotonic() - started, _LONGEST_PAUSE_SECONDS))
-    return done
-
-
-def _report_pruned(done: PruneResult, days: float, *, dry_run: bool, as_json: bool) -> None:
-    emptied, deleted = done.emptied, done.deleted
-    both = emptied + deleted
+            done = _pass(inbox, limits, states, which, dry_run=False)
+    emptied, deleted, both = done.emptied, done.deleted, done.emptied + done.deleted
     if as_json:
         by_state = {state: {"keys_kept": emptied[state], "deleted": deleted[state]} for state in _ALL_STATES}
         totals = {"pruned": both.total(), "keys_kept": emptied.total(), "deleted": deleted.total()}
@@ -157,6 +119,29 @@ def _report_pruned(done: PruneResult, days: float, *, dry_run: bool, as_json: bo
         print_table(("state", "deliveries", "key kept", "deleted"), rows, title=title)
 
 
+def _pass(inbox: Inbox, limits: Cutoffs, states: Sequence[str], which: str, *, dry_run: bool) -> PruneResult:
+    """Prune from the oldest to the first that is too young, and record it."""
+    chosen = [DeliveryState(state) for state in states] or PRUNABLE
+    # Ids rise with time, so the newest one is the length of the way: the progress is in ids, not deliveries.
+    newest = page(inbox, DeliveryFilter(), 1)
+    done = PruneResult(after=0, over=False)
+    label = "counting" if dry_run else "pruning"
+    with (
+        recording(inbox, "prune", which, dry_run=dry_run) as add,
+        progress(label, newest[0].id if newest else 0) as steps,
+    ):
+        while not done.over:
+            started = time.monotonic()
+            batch = inbox.prune(limits, done.after, states=chosen, dry_run=dry_run)
+            add(batch.total, ())
+            steps(batch.after - done.after)
+            done = replace(batch, emptied=done.emptied + batch.emptied, deleted=done.deleted + batch.deleted)
+            # A pause as long as the batch took: SQLite has one writer at a time, and receivers must get half.
+            if not (dry_run or done.over):
+                time.sleep(min(time.monotonic() - started, _LONGEST_PAUSE_SECONDS))
+    return done
+
+
 def _in_days(days: float) -> str:
     return "1 day" if days == 1 else f"{days:g} days"
 
@@ -167,12 +152,10 @@ def _in_days(days: float) -> str:
     "dead rows on PostgreSQL and traces of rows that moved on SQLite. The page of the inbox says more.",
 )
 @selecting(ids=True, other="customer")
-@string(
-    "--customer",
-    "ID",
-    "Whose body names this customer: exactly this id, in a field that identifies a customer.",
+@option(
+    "--customer ID", "Whose body names this customer: exactly this id, in a field that identifies a customer."
 )
-@flag("--discard", told="Discard those that are not finished: their handlers are not called again.")
+@flag("--discard", "Discard those that are not finished: their handlers are not called again.")
 @confirming
 def erase(selection: Selection, customer: str | None, discard: bool) -> None:
     """Erase deliveries: those given by ID, of a customer, or that the options select.
@@ -198,7 +181,7 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
             (selection.find(inbox), []) if customer is None else _of_customer(inbox, customer, selection)
         )
         ids = [one for batch in found.batches for one in batch]
-        found = found._replace(batches=[*in_batches(ids, _BATCH)])
+        found = found._replace(batches=[*in_batches(ids)])
         change = partial(erase_these, inbox, now=now, discard_unfinished=discard)
         count = partial(change, dry_run=True)
         done, clean = replace(selection, dry_run=True).apply(inbox, found, change, EraseResult()), True

@@ -27,7 +27,7 @@ from billhook.cli.output import (
     say_paused,
     took,
 )
-from billhook.cli.params import DELIVERY_ID, ShowGroup, as_json, flag, moment, paged
+from billhook.cli.params import DELIVERY_ID, ShowGroup, as_json, flag, moment, option, paged
 from billhook.cli.replay import replay, resend
 from billhook.cli.selection import Selection, no_match, recording, selecting
 from billhook.clock import format_time
@@ -41,7 +41,6 @@ from billhook.inbox.deliveries import export as export_these
 from billhook.inbox.filters import FILTERS
 from billhook.inbox.search_scope import page_with_unread, read_scope
 from billhook.inbox.states import DeliveryStatus
-from billhook.inbox.stored_errors import parse_error
 from billhook.program import in_program
 from billhook.receiver.masking import masked_headers, signature_headers
 from billhook.signing.source import DEFAULT_SOURCE
@@ -55,12 +54,13 @@ _WIDTHS = (23, 6, 30, 11, 7, 0)
 
 @click.command(short_help="Follow new deliveries.")
 @selecting("event_type", "source", "key", "search", "contains", "conflicts", limit=False)
-@click.option(
-    "-n", "--lines", type=click.IntRange(0, 100_000), metavar="N",
-    help="Begin with the newest N. Default: 10; with --since all of them.",
-)  # fmt: skip
+@option(
+    "-n --lines N",
+    "Begin with the newest N. Default: 10; with --since all of them.",
+    click.IntRange(0, 100_000),
+)
 @moment("--since", "Begin with those since this time")
-@flag("--json", "as_json", told="Print a line of JSON for each, as `deliveries export` does.")
+@flag("--json as_json", "Print a line of JSON for each, as `deliveries export` does.")
 def tail(selection: Selection, lines: int | None, since: datetime | None) -> None:
     """Print the newest deliveries, and then each new one as it is stored, until Ctrl-C.
 
@@ -174,7 +174,7 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
 @deliveries.command(short_help="Show a delivery with its runs.")
 @click.argument("delivery_id", type=DELIVERY_ID, metavar="ID")
 @as_json
-@flag("--body", told="Print only the body, unchanged (escaped on a terminal).")
+@flag("--body", "Print only the body, unchanged (escaped on a terminal).")
 def show(delivery_id: int, as_json: bool, body: bool) -> None:
     """Show a delivery: its headers, its body, and the result of each handler.
 
@@ -240,9 +240,8 @@ _SHOWN_CHARACTERS = 4_000
 
 def _listed_json(one: ListedDelivery) -> dict[str, Any]:
     """Return what a list and a single delivery have: `state` is stored, `standing` is shown to people."""
-    error = None if one.error is None else parse_error(one.error)
-    runs = [asdict(run) for run in one.runs]
-    return asdict(one.summary) | {"standing": one.status, "error": error, "runs": runs}
+    own = {"standing": one.status, "error": one.parsed_error, "runs": [asdict(run) for run in one.runs]}
+    return asdict(one.summary) | own
 
 
 def details_json(details: DeliveryDetails) -> dict[str, Any]:
@@ -260,7 +259,7 @@ def details_json(details: DeliveryDetails) -> dict[str, Any]:
 
 def _print_delivery(details: DeliveryDetails, signed_by: Iterable[str]) -> None:
     """Print a delivery for people; the values of the headers `signed_by` are masked."""
-    summary = details.summary
+    summary, error = details.summary, details.parsed_error
     signed_at, edited_from = summary.signed_at, summary.edited_from
     sent_as, conflict_of = summary.sent_as, summary.conflict_of
     facts = [
@@ -273,43 +272,46 @@ def _print_delivery(details: DeliveryDetails, signed_by: Iterable[str]) -> None:
         f"sent as  {printable(sent_as) or '(no type)'}" if sent_as is not None else None,
         f"it conflicts with delivery {conflict_of}, which has the same key" if conflict_of else None,
     ]
-    click.echo("\n".join(filter(None, facts)))
-    if details.error is not None:
+    if error is not None:
         # A delivery in conflict or without a type may be readable: an operator has to decide what it is.
         undecided = conflict_of is not None or not summary.event_type
         what = "quarantined" if undecided else "not readable"
-        error = parse_error(details.error)
-        click.echo(f"{'discarded' if summary.state == 'done' else what}: {printable(error['error'])}")
-        for each in error.get("details") or ():
-            click.echo(f"  {printable('.'.join(map(str, each['loc'])))}: {printable(each['msg'])}")
-    if summary.state == "pruned":
-        click.echo("past its retention: everything else was deleted")
-        return
-    if summary.state == "erased":
-        click.echo("erased: its headers, body and errors were removed")
+        facts.append(f"{'discarded' if summary.state == 'done' else what}: {printable(error['error'])}")
+        facts += [
+            f"  {printable('.'.join(map(str, each['loc'])))}: {printable(each['msg'])}"
+            for each in error.get("details") or ()
+        ]
+    facts.append(_GONE.get(summary.state))
+    click.echo("\n".join(filter(None, facts)))
+    if summary.state not in _GONE:
+        headers = masked_headers(details, signed_by)
+        print_table(("name", "value"), [(name, value) for name, value, _ in headers], title="headers")
+        text = _readable(details.body)
+        click.echo(f"body, {summary.body_bytes} bytes:")
+        click.echo(text[:_SHOWN_CHARACTERS])
+        if len(text) > _SHOWN_CHARACTERS:
+            hint = in_program(f"`billhook deliveries show {summary.id} --body`")
+            click.echo(f"… truncated; {hint} prints all of it")
+    if summary.state != "pruned":
         _print_runs(details.runs)
-        return
-    headers = masked_headers(details, signed_by)
-    print_table(("name", "value"), [(name, value) for name, value, _ in headers], title="headers")
-    text = _readable(details.body)
-    click.echo(f"body, {summary.body_bytes} bytes:")
-    click.echo(text[:_SHOWN_CHARACTERS])
-    if len(text) > _SHOWN_CHARACTERS:
-        hint = in_program(f"`billhook deliveries show {summary.id} --body`")
-        click.echo(f"… truncated; {hint} prints all of it")
-    _print_runs(details.runs)
+
+
+_GONE = {
+    "pruned": "past its retention: everything else was deleted",
+    "erased": "erased: its headers, body and errors were removed",
+}
 
 
 def _print_hints(details: DeliveryDetails) -> None:
     """Print the commands that replay a delivery, send it elsewhere, or edited to a handler, on stderr."""
     one, handler = details.summary.id, next((run.handler for run in details.runs), "NAME")
-    curl = in_program(f"billhook deliveries forward {one} --curl --to URL --secret-file FILE")
-    edit = in_program(f"billhook deliveries resend {one} --handler {quote(printable(handler))}")
     say()
     if details.status in (DeliveryStatus.DEAD, DeliveryStatus.QUARANTINED):
-        say(f"when its cause is mended: {in_program(f'billhook deliveries replay {one}')}")
-    say(f"as curl, signed now for a receiver of your own: {curl}")
-    say(f"edited, to one handler: {edit}")
+        say(in_program(f"when its cause is mended: billhook deliveries replay {one}"))
+    curl = f"billhook deliveries forward {one} --curl --to URL --secret-file FILE"
+    say(in_program(f"as curl, signed now for a receiver of your own: {curl}"))
+    handler = quote(printable(handler))
+    say(in_program(f"edited, to one handler: billhook deliveries resend {one} --handler {handler}"))
 
 
 def _print_runs(runs: list[RunDetails]) -> None:
@@ -318,16 +320,17 @@ def _print_runs(runs: list[RunDetails]) -> None:
         return
     optional = ("took", "next (UTC)", "worker", "release", "last error", "why discarded")
     rows = [
-        (run.handler, run.status, run.attempts, took(run.duration_seconds), _next_attempt(run), run.worker,
-         run.release, *_texts(run))
+        (run.handler, run.status, run.attempts, took(run.duration_seconds),
+         _next(run, "when its handler's limit allows") if run.state in ("due", "running") else None,
+         run.worker, run.release, *_texts(run))
         for run in runs
     ]  # fmt: skip
     print_table(("handler", "state", "attempts", *optional), rows, title="runs", optional=optional)
     for run in runs:
         if run.twin_of is not None:
             click.echo(f"for {printable(run.handler)} it is a duplicate of delivery {run.twin_of}")
-    failures = [(run.handler, one) for run in runs for one in run.failures]
-    if failures:
+    failed = [(run.handler, one) for run in runs for one in run.failures]
+    if failed:
         columns = ("handler", "attempt", "at (UTC)", "took", "release", "error")
         cells = [
             (
@@ -338,11 +341,10 @@ def _print_runs(runs: list[RunDetails]) -> None:
                 one.release,
                 one.error,
             )
-            for name, one in failures
+            for name, one in failed
         ]
         print_table(columns, cells, title="failed attempts", optional=["release"])
-        last = failures[-1][1].traceback
-        if last:
+        if last := failed[-1][1].traceback:
             click.echo("traceback of the last one:")
             click.echo(printable(last.rstrip(), keep="\n"))
 
@@ -352,11 +354,10 @@ def _texts(run: RunDetails) -> tuple[str | None, str | None]:
     return (None, run.last_error) if run.state == RunState.DISCARDED else (run.last_error, None)
 
 
-def _next_attempt(run: RunDetails) -> str:
-    if run.state not in ("due", "running"):
-        return ""
+def _next(run: RunDetails, limited: str) -> str | None:
+    """Return when the next attempt is due; `limited` where the limit of the handler decides."""
     if run.due_at is None:
-        return "" if run.paused else "when its handler's limit allows"
+        return None if run.paused else limited
     return format_time(run.due_at)
 
 
@@ -364,7 +365,7 @@ def _readable(body: bytes) -> str:
     return printable(body.decode("utf-8", "backslashreplace"), keep="\n\t")
 
 
-# Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
+# Of several runs the one whose state comes first is shown.
 _STATES_BY_SEVERITY = ("dead", "paused", "retrying", "running", "due", "waiting", "discarded", "succeeded")
 _SPARE_COLUMNS = ("key", "next try (UTC)", "attempts", "handler", "about")
 """The columns that a narrow terminal leaves out, in this order; `show` prints them all."""
@@ -384,38 +385,30 @@ def _print_list(shown: Sequence[ListedDelivery]) -> None:
 
 
 def _row(one: ListedDelivery) -> dict[str, Any]:
-    summary, run = one.summary, min(one.runs, key=_severity, default=None)
-    more = f" +{len(one.runs) - 1}" if len(one.runs) > 1 else ""
+    summary = one.summary
+    run = min(one.runs, key=lambda run: _STATES_BY_SEVERITY.index(run.standing), default=None)
     error, reason = (None, None) if run is None else _texts(run)
-    if one.error is not None:
-        error = str(parse_error(one.error)["error"])
-    return {
+    if one.parsed_error is not None:
+        error = str(one.parsed_error["error"])
+    row = {
         "id": summary.id,
         "received (UTC)": format_time(summary.received_at),
         "type": summary.type_text,
         "state": one.status,
         "about": " ".join(summary.identifiers),
         "source": summary.source,
-        "handler": None if run is None else run.handler + more,
-        "attempts": None if run is None else run.attempts,
-        "next try (UTC)": None if run is None else _next_retry(run),
+        "handler": None,
+        "attempts": None,
+        "next try (UTC)": None,
         "twin of": summary.twin_of,
         "conflict of": summary.conflict_of,
         "why discarded": " ".join(reason.split()) if reason else None,
         "last error": " ".join(error.split()) if error else None,
         "key": summary.key,
     }
-
-
-def _severity(run: RunDetails) -> int:
-    return _STATES_BY_SEVERITY.index("retrying" if _retried(run) and not run.paused else run.status)
-
-
-def _retried(run: RunDetails) -> bool:
-    return run.state == RunState.DUE and run.attempts > 0
-
-
-def _next_retry(run: RunDetails) -> str | None:
-    if run.state == RunState.DUE and run.due_at is None and not run.paused:
-        return "at its limit"
-    return format_time(run.due_at) if _retried(run) and run.due_at is not None else None
+    if run is not None:
+        more = f" +{len(one.runs) - 1}" if len(one.runs) > 1 else ""
+        waits = run.state == RunState.DUE and (run.attempts > 0 or run.due_at is None)
+        next_try = _next(run, "at its limit") if waits else None
+        row |= {"handler": run.handler + more, "attempts": run.attempts, "next try (UTC)": next_try}
+    return row

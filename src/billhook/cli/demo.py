@@ -51,7 +51,7 @@ _NEXT = "Next: README.md shows how to write your own handlers and try them with 
 
 
 @click.command()
-@flag("--stay", told="Keep everything running until Ctrl-C, and print the addresses.")
+@flag("--stay", "Keep everything running until Ctrl-C, and print the addresses.")
 @as_json
 def demo(stay: bool, as_json: bool) -> None:
     """See it work: a sandbox of the billing service, gunicorn, a worker, an inbox, and 5 bad deliveries.
@@ -290,16 +290,14 @@ class DemoEnvironment:
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         with closing(Inbox(f"sqlite:///{self._folder / 'billhook.db'}")) as inbox:
             while True:
+                is_late = time.monotonic() >= deadline
                 try:
                     states = {one.key: one.state for one in page(inbox, DeliveryFilter(), _MOST_DELIVERIES)}
+                    if is_late or not {"received", "planned"} & {*states.values()}:
+                        return states
                 except InboxUnavailable:  # a process makes or leaves the file at this moment
-                    if time.monotonic() >= deadline:
+                    if is_late:
                         raise
-                    self._check_alive()
-                    time.sleep(0.02)
-                    continue
-                if time.monotonic() >= deadline or not {"received", "planned"} & {*states.values()}:
-                    return states
                 self._check_alive()
                 time.sleep(0.02)
 

@@ -22,7 +22,7 @@ from billhook.cli.capture import RawRequest, parse_request
 from billhook.cli.context import environment, handlers_argument, load_app, load_settings, open_inbox, user_app
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable
-from billhook.cli.params import TIME, DefaultGroup, as_json, existing_file, integer, string
+from billhook.cli.params import FILE, PATH, TIME, DefaultGroup, as_json, integer, option
 from billhook.clock import format_time
 from billhook.doctor.checks import examine, run_checks
 from billhook.doctor.examined import Setup
@@ -57,10 +57,11 @@ def doctor() -> None:
 
 @doctor.command("examine", hidden=True)
 @handlers_argument
-@existing_file(
-    "--gunicorn", "gunicorn_file", metavar="FILE", path_type=Path,
-    told="gunicorn's settings file, which is executed. Default: ./gunicorn.conf.py, if there is one.",
-)  # fmt: skip
+@option(
+    "--gunicorn FILE gunicorn_file",
+    "gunicorn's settings file, which is executed. Default: ./gunicorn.conf.py, if there is one.",
+    PATH,
+)
 @integer(
     "--sample", 0, 100_000, 1_000,
     "How many of the newest deliveries to look at for what the models do not list.",
@@ -119,7 +120,7 @@ _WELL = ("ok", "note")
 
 @click.command()
 @handlers_argument
-@string("--path", "PATH", "The path that the service posts to. Default: every receiver path of the app.")
+@option("--path PATH", "The path that the service posts to. Default: every receiver path of the app.")
 @as_json
 def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
     """Check this app's configuration: its inbox, its handlers, and whether deliveries reach the receiver.
@@ -164,17 +165,18 @@ _MAX_FILE_BYTES = 32 * 1024 * 1024
 
 
 @doctor.command(short_help="Find the signature scheme of a captured request.")
-@existing_file(
-    "--request", "request_file", required=True, metavar="FILE", path_type=Path,
-    told="A raw HTTP request, head and body, as `billhook capture` records it.",
-)  # fmt: skip
-@existing_file(
-    "--secret-file", told="A file with the secret, or several, newest first. Default: BILLHOOK_SECRETS."
+@option(
+    "--request FILE request_file",
+    "A raw HTTP request, head and body, as `billhook capture` records it.",
+    PATH,
+    required=True,
 )
-@click.option(
-    "--at", "captured_at", type=TIME,
-    help="When the request was captured: an age (2h) or ISO 8601. Default: when the file was last changed.",
-)  # fmt: skip
+@option("--secret-file", "A file with the secret, or several, newest first. Default: BILLHOOK_SECRETS.", FILE)
+@option(
+    "--at captured_at",
+    "When the request was captured: an age (2h) or ISO 8601. Default: when the file was last changed.",
+    TIME,
+)
 @as_json
 def signature(
     request_file: Path, secret_file: str | None, captured_at: datetime | None, as_json: bool

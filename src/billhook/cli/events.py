@@ -21,7 +21,7 @@ from billhook.fields.model import describe_invalid
 @click.command()
 @click.argument("names", nargs=-1, metavar="[TYPE] [FILE]...")
 @as_json
-@flag("--json-schema", told="Print the JSON schema of TYPE, or of all types by name.")
+@flag("--json-schema", "Print the JSON schema of TYPE, or of all types by name.")
 def events(names: Sequence[str], as_json: bool, json_schema: bool) -> None:
     """List the event types; with TYPE, its fields and a sample.
 
@@ -46,7 +46,16 @@ def events(names: Sequence[str], as_json: bool, json_schema: bool) -> None:
         schemas = {each.type: event_json_schema(each) for each in models}
         print_json(schemas[types[0]] if types else schemas)
     elif as_json:
-        documents = [_type_json(each) for each in models]
+        documents = [
+            {
+                "type": each.type,
+                "meaning": event_summary(each),
+                "signal": each.signal_name,
+                "fields": schema_fields(event_json_schema(each)),
+                "sample": json.loads(sample_body(each)),
+            }
+            for each in models
+        ]
         print_json(documents[0] if types else documents)
     elif types:
         _show(models[0])
@@ -67,16 +76,6 @@ def _show(model: type[Event]) -> None:
         click.echo("no fields: the body is {}")
     click.echo("sample:")
     print_wire(sample_body(model))
-
-
-def _type_json(model: type[Event]) -> dict[str, object]:
-    return {
-        "type": model.type,
-        "meaning": event_summary(model),
-        "signal": model.signal_name,
-        "fields": schema_fields(event_json_schema(model)),
-        "sample": json.loads(sample_body(model)),
-    }
 
 
 def sample_body(model: type[Event]) -> bytes:

@@ -13,9 +13,9 @@ import click
 
 from billhook.cli.context import load_settings, open_inbox, operator
 from billhook.cli.output import CliError, print_json, print_table, printable, say
-from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, moment, paged, string
+from billhook.cli.params import DURATION, TEXT, DefaultGroup, as_json, moment, option, paged
 from billhook.cli.selection import recording
-from billhook.clock import format_ago, format_time, parse_duration
+from billhook.clock import format_ago, format_time
 from billhook.engines.watch import Watch
 from billhook.inbox import Inbox
 from billhook.inbox.actions import Action, issues_acted_on, list_actions
@@ -33,7 +33,7 @@ from billhook.inbox.issues import (
     newest_traceback,
 )
 from billhook.inbox.occurrences import IssueKind
-from billhook.inbox.overview import Backlog, read_overview
+from billhook.inbox.overview import read_overview
 from billhook.inbox.shares import first_release, read_share
 from billhook.notify import read_addresses
 from billhook.program import in_program
@@ -41,7 +41,7 @@ from billhook.program import in_program
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
 _SHORTEST_ID = 4
 _ids = click.argument("ids", type=TEXT, nargs=-1, required=True, metavar="ISSUE...")
-_reason = string("--reason", "TEXT", "The reason, shown wherever the issue is.")
+_reason = option("--reason TEXT", "The reason, shown wherever the issue is.")
 
 
 @click.group(cls=DefaultGroup, default="list", subcommand_metavar="| COMMAND [ARGS]...")
@@ -62,12 +62,11 @@ def failures() -> None:
 
 
 @failures.command("list", short_help="List the issues that are not resolved.")
-@click.option(
-    "--state",
-    "states",
-    type=click.Choice([state.value for state in IssueState]),
+@option(
+    "--state states",
+    "Only issues in this state; may be repeated. The default is all but resolved.",
+    click.Choice([state.value for state in IssueState]),
     multiple=True,
-    help="Only issues in this state; may be repeated. The default is all but resolved.",
 )
 @as_json
 def list_(states: Sequence[str], as_json: bool) -> None:
@@ -90,7 +89,12 @@ def list_(states: Sequence[str], as_json: bool) -> None:
         return
     if not found:
         click.echo(f"no issue is {' or '.join(states or ['open'])}")
-        _say_remaining(backlog)
+        # What is left of resolved issues: `billhook status` shows it, and sends its reader here.
+        numbers = {} if backlog is None else {"dead": backlog.dead, "quarantined": backlog.quarantined}
+        for state, number in numbers.items():
+            if number:
+                deliveries = "1 delivery is" if number == 1 else f"{number_text(number)} deliveries are"
+                say(in_program(f"{deliveries} {state} still: `billhook deliveries list --state {state}`"))
         return
     columns = ("issue", "state", "count", "last", "of", "what", "newest")
     rows = [
@@ -100,15 +104,6 @@ def list_(states: Sequence[str], as_json: bool) -> None:
     ]  # fmt: skip
     print_table(columns, rows, whole=columns[:4], cut="what", optional=["newest"], spare=["newest"])
     say(in_program(f"`billhook failures show {found[0].id}` shows one"))
-
-
-def _say_remaining(backlog: Backlog | None) -> None:
-    """Print what is left of resolved issues: `billhook status` shows it, and sends its reader here."""
-    numbers = {} if backlog is None else {"dead": backlog.dead, "quarantined": backlog.quarantined}
-    for state, number in numbers.items():
-        if number:
-            deliveries = "1 delivery is" if number == 1 else f"{number_text(number)} deliveries are"
-            say(in_program(f"{deliveries} {state} still: `billhook deliveries list --state {state}`"))
 
 
 @failures.command(short_help="Show an issue with its newest traceback.")
@@ -135,15 +130,15 @@ def show(id_: str, as_json: bool) -> None:
         print_json({**asdict(one), **more, "traceback": newest and newest[1]})
         return
     click.echo(f"{one.id}  {one.state.value.upper()}  {printable(_what(one))}")
-    facts = _facts(one, now, hours or [])
-    if since_release is not None:
-        facts.append(("release", f"since {since_release}"))
-    if share is not None:
-        facts.append(("share", f"{share.text} of the handler's deliveries"))
-    if share is not None and share.common_text is not None:
-        facts.append(("in common", share.common_text))
+    facts = [
+        *_facts(one, now, hours or []),
+        ("release", f"since {since_release}" if since_release else None),
+        ("share", f"{share.text} of the handler's deliveries" if share else None),
+        ("in common", share.common_text if share else None),
+    ]
     for name, text in facts:
-        click.echo(f"{name:>12}  {printable(text)}")
+        if text:
+            click.echo(f"{name:>12}  {printable(text)}")
     if newest is not None:
         click.echo(f"\nnewest, of delivery {newest[0]}:")
         click.echo(printable(newest[1].rstrip(), keep="\n\t"))
@@ -154,7 +149,7 @@ def show(id_: str, as_json: bool) -> None:
 
 @failures.command(short_help="Say that an issue is worked on.")
 @_ids
-@string("--to", "NAME", "Who works on them; you, if it is left out.")
+@option("--to NAME", "Who works on them; you, if it is left out.")
 @_reason
 def ack(ids: tuple[str, ...], to: str | None, reason: str | None) -> None:
     """Acknowledge issues: they are worked on, and nothing is sent about them again.
@@ -184,14 +179,7 @@ def resolve(ids: tuple[str, ...], reason: str | None) -> None:
 
 @failures.command(short_help="Ignore an issue for a time.")
 @_ids
-@click.option(
-    "--for",
-    "duration",
-    type=Parsed("duration", parse_duration),
-    default="7d",
-    show_default=True,
-    help="For how long: 90s, 30m, 2h, 7d or 1w.",
-)
+@option("--for duration", "For how long: 90s, 30m, 2h, 7d or 1w.", DURATION, default="7d")
 @_reason
 def ignore(ids: tuple[str, ...], duration: timedelta, reason: str | None) -> None:
     """Ignore issues for a time: each is open again when it happens after that.
@@ -243,27 +231,31 @@ def _what(one: Issue) -> str:
     return one.title if one.place is None else f"{one.title} ({one.place})"
 
 
-def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, str]]:
-    """Return what is known of an issue, by name."""
+def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, str | None]]:
+    """Return what is known of an issue, by name; None where it has no such fact."""
     label = "event type" if one.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE) else "handler"
-    facts = [(label, one.subject)] if one.subject else []
-    facts.append(("opened", format_ago(one.opened_at, now)))
+    times = attempts = blocks = deliveries = None
     if one.first_at is not None and one.last_at is not None:
-        facts.append(("first, last", f"{format_ago(one.first_at, now)}, {format_ago(one.last_at, now)}"))
+        times = f"{format_ago(one.first_at, now)}, {format_ago(one.last_at, now)}"
     if one.kind is IssueKind.FAILURE:
-        facts.append(("attempts", f"{one.count:,} failed, {sum(hours):,} of them in {len(hours)} h"))
+        attempts = f"{one.count:,} failed, {sum(hours):,} of them in {len(hours)} h"
         if any(hours):
             # A block for each number, as high as it is of the highest; a point for 0.
             blocks = "".join("·▁▂▃▄▅▆▇█"[-(-8 * number // max(hours))] for number in hours)
-            facts.append(("by hour", f"{blocks}  in {len(hours)} h, until now"))
+            blocks += f"  in {len(hours)} h, until now"
     if one.deliveries:
         newest = ", ".join(_example(one, delivery_id) for delivery_id in one.examples)
-        facts.append(("deliveries", f"{one.deliveries:,}, the newest {newest}"))
-    if one.who:
-        facts.append((one.state.value, one.who_text))
-    if one.ignored_until is not None:
-        facts.append(("until", f"{format_time(one.ignored_until)} UTC"))
-    return facts
+        deliveries = f"{one.deliveries:,}, the newest {newest}"
+    return [
+        (label, one.subject),
+        ("opened", format_ago(one.opened_at, now)),
+        ("first, last", times),
+        ("attempts", attempts),
+        ("by hour", blocks),
+        ("deliveries", deliveries),
+        (one.state.value, one.who_text if one.who else None),
+        ("until", f"{format_time(one.ignored_until)} UTC" if one.ignored_until else None),
+    ]
 
 
 def _example(one: Issue, delivery_id: int) -> str:
@@ -325,12 +317,7 @@ def test() -> None:
 
 
 @notify.command()
-@click.option(
-    "--every",
-    type=click.IntRange(5, 60),
-    metavar="SECONDS",
-    help="Do it again and again, until it is stopped.",
-)
+@option("--every SECONDS", "Do it again and again, until it is stopped.", click.IntRange(5, 60))
 def send(every: int | None) -> None:
     """Look for issues, and send what is due. Exit code 1 if the inbox cannot be read.
 

@@ -22,7 +22,7 @@ import click
 
 from billhook.cli.context import open_inbox, user_app
 from billhook.cli.output import print_json_line, progress, say, took
-from billhook.cli.params import existing_file, flag, is_local
+from billhook.cli.params import FILE, flag, is_local, option
 from billhook.cli.selection import RATE, Found, Selection, confirm, confirming, recording, selecting
 from billhook.cli.send import SCHEME, TIMEOUT, parse_target, print_answers, signing_settings
 from billhook.errors import ConfigError, InboxUnavailable
@@ -51,20 +51,21 @@ _RECORDED_AT_ONCE = 100
 
 @click.command(short_help="Send deliveries to another receiver.")
 @selecting(ids=True, other="follow")
-@click.option(
-    "--to", "url", required=True, metavar="URL", help="The receiver's URL, with http:// or https://."
+@option("--to URL url", "The receiver's URL, with http:// or https://.", required=True)
+@option(
+    "--secret-file",
+    "A file with the secret that this receiver knows (for timestamped-rsa: the private key).",
+    FILE,
+    required=True,
 )
-@existing_file(
-    "--secret-file", required=True,
-    told="A file with the secret that this receiver knows (for timestamped-rsa: the private key).",
-)  # fmt: skip
 @SCHEME
-@flag("--curl", told="Print each as a command of curl, signed now, and send nothing.")
+@flag("--curl", "Print each as a command of curl, signed now, and send nothing.")
 @flag(
-    "--follow",  default=None,
-    told="Send each delivery that is stored from now on, until Ctrl-C: to the app on your machine.",
-)  # fmt: skip
-@flag("--new-ids", told="Send each under a new id, for a receiver that has had it.")
+    "--follow",
+    "Send each delivery that is stored from now on, until Ctrl-C: to the app on your machine.",
+    default=None,
+)
+@flag("--new-ids", "Send each under a new id, for a receiver that has had it.")
 @RATE
 @TIMEOUT
 @confirming

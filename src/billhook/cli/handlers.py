@@ -11,7 +11,7 @@ import click
 from billhook.cli.context import handlers_argument, import_handlers, open_inbox, user_app
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say, say_paused
-from billhook.cli.params import TEXT, DefaultGroup, as_json, flag, require_all, string
+from billhook.cli.params import TEXT, DefaultGroup, as_json, flag, option, require_all
 from billhook.cli.selection import recording
 from billhook.clock import format_time
 from billhook.doctor.deliveries import missing_handler
@@ -100,7 +100,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
 
 @handlers.command(short_help="Have the deliveries of a handler wait.")
 @click.argument("name", type=TEXT, metavar="NAME")
-@string("--reason", "TEXT", "The reason, shown wherever the handler is.")
+@option("--reason TEXT", "The reason, shown wherever the handler is.")
 def pause(name: str, reason: str | None) -> None:
     """Pause the handler NAME in all workers: its deliveries wait, and lose no attempt.
 
@@ -127,7 +127,7 @@ def pause(name: str, reason: str | None) -> None:
 
 @handlers.command(short_help="Have paused handlers go on.")
 @click.argument("names", type=TEXT, nargs=-1, metavar="[NAME]...")
-@flag("--all", "every", told="Every handler that is paused.")
+@flag("--all every", "Every handler that is paused.")
 def resume(names: tuple[str, ...], every: bool) -> None:
     """Have paused handlers go on with the deliveries that waited, the oldest first.
 

@@ -10,7 +10,7 @@ from billhook.cli.output import UsageConfigError, print_json, print_table, termi
 from billhook.cli.params import as_json
 from billhook.program import in_program
 from billhook.runbook import read_runbook
-from billhook.settings import OPTIONS, Option
+from billhook.settings import OPTIONS
 
 _TABLE_WIDTH = 120
 
@@ -31,18 +31,15 @@ def options(as_json: bool) -> None:
     if as_json:
         same = ("default", "unit", "help", "secret")
         print_json([{"name": o.key} | {name: getattr(o, name) for name in same} for o in OPTIONS])
-    elif (terminal_width() or _TABLE_WIDTH) < _TABLE_WIDTH:
-        click.echo("\n".join(_narrow(option) for option in OPTIONS))
+    elif (width := terminal_width() or _TABLE_WIDTH) < _TABLE_WIDTH:
+        # The name and the default on one line, the meaning below.
+        for option in OPTIONS:
+            click.echo("  ".join(filter(None, (option.key, option.default_text, option.unit))))
+            text = textwrap.fill(option.help, width - 4, break_on_hyphens=False)
+            click.echo(textwrap.indent(text, "    "))
     else:
         rows = [(option.key, option.default_text, option.unit, option.help) for option in OPTIONS]
         print_table(("option", "default", "unit", "meaning"), rows, whole=("option", "default", "unit"))
-
-
-def _narrow(option: Option) -> str:
-    """Return the name and the default on one line, the meaning below."""
-    head = "  ".join(part for part in (option.key, option.default_text, option.unit) if part)
-    width = (terminal_width() or _TABLE_WIDTH) - 4
-    return f"{head}\n{textwrap.indent(textwrap.fill(option.help, width, break_on_hyphens=False), '    ')}"
 
 
 @click.command()

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 import click
 
 from billhook.cli.output import UsageConfigError
-from billhook.clock import parse_time
+from billhook.clock import parse_duration, parse_time
 from billhook.errors import ConfigError
 from billhook.program import in_program
 
@@ -71,40 +71,39 @@ def _delivery_id(text: str) -> int:
 
 TIME = Parsed("time", lambda text: parse_time(text, datetime.now(UTC)))
 """An age (90s, 30m, 2h, 7d, 1w) or ISO 8601, which is UTC without an offset."""
+DURATION = Parsed("duration", parse_duration)
 TEXT = Parsed("text", _utf8)
 DELIVERY_ID = Parsed("id", _delivery_id)
+FILE = click.Path(exists=True, dir_okay=False)
+PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
+"""The same as a Path."""
 
 
-def flag(*names: str, told: str, **more: Any) -> Callable[[FC], FC]:
-    """Return an option without a value."""
-    return click.option(*names, is_flag=True, help=told, **more)
+def flag(names: str, told: str, **more: Any) -> Callable[[FC], FC]:
+    """Return an option without a value; `names` as of `option`."""
+    return click.option(*names.split(), is_flag=True, help=told, **more)
 
 
-as_json = flag("--json", "as_json", told="Print JSON, and nothing else, on stdout.")
-require_all = flag("--require-all", told="Fail (exit code 1) if an event type has no handler.")
+as_json = flag("--json as_json", "Print JSON, and nothing else, on stdout.")
+require_all = flag("--require-all", "Fail (exit code 1) if an event type has no handler.")
 
 
-def string(name: str, metavar: str, told: str, **more: Any) -> Callable[[FC], FC]:
-    """Return an option for a text that a database can store."""
-    return click.option(name, type=TEXT, metavar=metavar, help=told, **more)
+def option(names: str, told: str, kind: Any = TEXT, **more: Any) -> Callable[[FC], FC]:
+    """Return an option for a text that a database can store, or a value of another `kind`.
 
-
-def strings(name: str, parameter: str, metavar: str, told: str, **more: Any) -> Callable[[FC], FC]:
-    """Return an option for such a text that may be repeated."""
-    return click.option(
-        name, parameter, type=TEXT, multiple=True, metavar=metavar, help=f"{told} May be repeated.", **more
-    )
+    `names` are those of the option, what its value is called in help, and its parameter if that has another
+    name: "-n --lines N number". Help shows the default.
+    """
+    words = names.split()
+    value = next((word for word in words if word[0] != "-" and not word.islower()), None)
+    named = [word for word in words if word != value]
+    shown = "default" in more
+    return click.option(*named, type=kind, metavar=value, help=told, show_default=shown, **more)
 
 
 def moment(name: str, told: str, then: str = "", **more: Any) -> Callable[[FC], FC]:
     """Return an option for a time."""
     return click.option(name, type=TIME, help=f"{told}: an age (2h, 7d) or ISO 8601{then}.", **more)
-
-
-def existing_file(*names: str, told: str, path_type: type | None = None, **more: Any) -> Callable[[FC], FC]:
-    """Return an option for the path of a file."""
-    kind = click.Path(exists=True, dir_okay=False, path_type=path_type)
-    return click.option(*names, type=kind, help=told, **more)
 
 
 def integer(name: str, least: int, most: int, default: int, told: str) -> Callable[[FC], FC]:

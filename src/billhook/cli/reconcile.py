@@ -14,7 +14,7 @@ import click
 from billhook.cli.api_calls import open_client
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress, say
-from billhook.cli.params import TIME, as_json, flag, moment
+from billhook.cli.params import TIME, as_json, flag, moment, option
 from billhook.clock import format_time
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import count, page
@@ -41,20 +41,23 @@ TYPES = (
 
 @click.command()
 @moment("--since", "Start of the range", "; not before the retention", required=True)
-@click.option(
-    "--until", type=TIME,
-    help="End of the range: an age or ISO 8601. Default: 15 minutes ago. For a sandbox whose clock was "
+@option(
+    "--until",
+    "End of the range: an age or ISO 8601. Default: 15 minutes ago. For a sandbox whose clock was "
     "moved, a time after its clock's.",
-)  # fmt: skip
-@click.option(
-    "--type", "event_types", type=click.Choice(TYPES), multiple=True, metavar="TYPE",
-    help=f"Check only this event type. May be repeated. Default: all of these: {', '.join(TYPES)}.",
-)  # fmt: skip
+    TIME,
+)
+@option(
+    "--type TYPE event_types",
+    f"Check only this event type. May be repeated. Default: all of these: {', '.join(TYPES)}.",
+    click.Choice(TYPES),
+    multiple=True,
+)
 @flag(
     "--read-customers",
-    told="Read customers that no delivery tells of, by an update with no fields: the API has no other way.",
+    "Read customers that no delivery tells of, by an update with no fields: the API has no other way.",
 )
-@flag("--inject", told="Store what is missing as deliveries of the source `reconcile`, for the handlers.")
+@flag("--inject", "Store what is missing as deliveries of the source `reconcile`, for the handlers.")
 @as_json
 def reconcile(
     since: datetime,

@@ -13,7 +13,7 @@ from billhook.cli.context import handlers_argument, open_inbox, say_missing_work
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, printable, say, say_paused
-from billhook.cli.params import DELIVERY_ID, TEXT, as_json, flag, string
+from billhook.cli.params import DELIVERY_ID, as_json, flag, option
 from billhook.cli.selection import MOST_FILTERS, RATE, Selection, confirming, no_match, recording, selecting
 from billhook.engines.dispatcher import backfill
 from billhook.engines.resend import find_handler
@@ -44,24 +44,17 @@ _NOTHING_FAILED = (
     "run that only waited for a retry does not.",
 )
 @selecting(*(name for name in MOST_FILTERS if name != "handler"), ids=True, other="handler")
-@string(
-    "--handler",
-    "NAME",
+@option(
+    "--handler NAME",
     "Only this handler's runs, with any result; with ids or filters also its first run for "
     "deliveries received before the handler existed.",
 )
-@click.option(
-    "--as",
-    "as_type",
-    type=TEXT,
-    metavar="TYPE",
-    help="Read the delivery as this type; only before any handler has run.",
-)
-@string(
-    "--type-field", "FIELD",
+@option("--as TYPE as_type", "Read the delivery as this type; only before any handler has run.")
+@option(
+    "--type-field FIELD",
     "Read the type of deliveries without one in this field of their bodies, as type or event.type.",
-)  # fmt: skip
-@flag("--all-handlers", told="Every handler, including those that succeeded.")
+)
+@flag("--all-handlers", "Every handler, including those that succeeded.")
 @RATE
 @confirming
 def replay(
@@ -138,10 +131,10 @@ def _check_options(
         raise click.UsageError("choose one of --handler and --all-handlers")
     if as_type is not None and type_field is not None:
         raise click.UsageError("choose one of --as and --type-field")
-    for option, value in (("--as", as_type), ("--type-field", type_field)):
+    for name, value in (("--as", as_type), ("--type-field", type_field)):
         if value is not None and (handler is not None or all_handlers):
             raise click.UsageError(
-                f"{option} applies only before any handler has run: leave out --handler and --all-handlers"
+                f"{name} applies only before any handler has run: leave out --handler and --all-handlers"
             )
     if type_field is not None and not is_path(type_field):
         raise click.UsageError(
@@ -197,13 +190,8 @@ def _check_ids(
 @click.command()
 @click.argument("delivery_id", type=DELIVERY_ID, metavar="ID")
 @handlers_argument
-@string("--handler", "NAME", "The handler that is called.", required=True)
-@click.option(
-    "--file",
-    "file",
-    type=click.File("rb"),
-    help="The edited body; - reads stdin. Default: your editor opens.",
-)
+@option("--handler NAME", "The handler that is called.", required=True)
+@option("--file", "The edited body; - reads stdin. Default: your editor opens.", click.File("rb"))
 @as_json
 def resend(
     delivery_id: int, handlers: Sequence[str], handler: str, file: BinaryIO | None, as_json: bool

@@ -13,7 +13,7 @@ import click
 
 from billhook.cli.api_calls import open_client
 from billhook.cli.output import print_json, print_wire, progress, say
-from billhook.cli.params import TCP_BIND, as_json, check_bindable, existing_file, flag, host_and_port, string
+from billhook.cli.params import FILE, TCP_BIND, as_json, check_bindable, flag, host_and_port, option
 from billhook.cli.send import FILE_TO_SIGN_WITH, signing_settings
 from billhook.extension import configured_scheme
 from billhook.fields import strict_json
@@ -30,24 +30,21 @@ _CALL_TIMEOUT_SECONDS = 90.0
 
 
 @click.group(invoke_without_command=True)
-@click.option("--bind", type=TCP_BIND, default="127.0.0.1:8300", show_default=True, help="HOST:PORT.")
-@click.option(
-    "--database", metavar="URL", default="sqlite:///billhook-sandbox.db", show_default=True,
-    envvar="BILLHOOK_SANDBOX_DATABASE", show_envvar=True,
-    help=f"sqlite:///FILE; `{_TEMPORARY}`: a file that is deleted at exit.",
-)  # fmt: skip
-@string(
-    "--client-id", "TEXT", "The client id: the value of the x-api-key header.",
-    default="sandbox", show_default=True,
-)  # fmt: skip
-@flag("--new-token", told="Create a new API token; the previous one becomes invalid.")
-@existing_file("--secret-file", told=f"{FILE_TO_SIGN_WITH}, or a random one.")
-@flag("--allow-private", told="Also deliver to loopback and private addresses.")
-@click.option(
-    "--seed", type=click.Choice(["demo"]), help="Start with example customers, contracts and meters."
+@option("--bind", "HOST:PORT.", TCP_BIND, default="127.0.0.1:8300")
+@option(
+    "--database URL",
+    f"sqlite:///FILE; `{_TEMPORARY}`: a file that is deleted at exit.",
+    default="sqlite:///billhook-sandbox.db",
+    envvar="BILLHOOK_SANDBOX_DATABASE",
+    show_envvar=True,
 )
-@click.option("--random-seed", type=int, help="The random seed of faults and jitter, for repeatable runs.")
-@click.option("--rate-limit", default="1000/second", show_default=True, help="Answer 429 above this rate.")
+@option("--client-id TEXT", "The client id: the value of the x-api-key header.", default="sandbox")
+@flag("--new-token", "Create a new API token; the previous one becomes invalid.")
+@option("--secret-file", f"{FILE_TO_SIGN_WITH}, or a random one.", FILE)
+@flag("--allow-private", "Also deliver to loopback and private addresses.")
+@option("--seed", "Start with example customers, contracts and meters.", click.Choice(["demo"]))
+@option("--random-seed", "The random seed of faults and jitter, for repeatable runs.", int)
+@option("--rate-limit", "Answer 429 above this rate.", default="1000/second")
 @as_json
 def sandbox(
     bind: str,
@@ -183,11 +180,11 @@ def _print_credentials(
 
 def _exports(settings: Settings, secret: str | None) -> Iterator[str]:
     """Yield the signature options that differ from their defaults, and the secret."""
-    for option in OPTIONS:
-        value = getattr(settings, option.attribute)
-        is_needed = option.attribute in ("signature", *SCHEMES[settings.signature].options)
-        if is_needed and value != option.default:
-            yield f"  export {option.key}={shlex.quote(str(value))}"
+    needed = ("signature", *SCHEMES[settings.signature].options)
+    for each in OPTIONS:
+        value = getattr(settings, each.attribute)
+        if each.attribute in needed and value != each.default:
+            yield f"  export {each.key}={shlex.quote(str(value))}"
     if secret is not None and "\n" not in secret:
         yield f"  export BILLHOOK_SECRETS={shlex.quote(secret)}"
     elif secret is not None:

@@ -16,12 +16,11 @@ import click
 from billhook.cli.context import operator
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, printable, progress, say
-from billhook.cli.params import DELIVERY_ID, FC, TEXT, FiniteNumber, as_json, flag, moment
-from billhook.clock import format_time
+from billhook.cli.params import DELIVERY_ID, FC, FiniteNumber, as_json, flag, moment, option
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
-from billhook.inbox.deliveries import BATCH, count, details, handler_names, id_batches, search_bound
+from billhook.inbox.deliveries import count, details, handler_names, id_batches, in_batches, search_bound
 from billhook.inbox.filters import FILTERS, SHOWN_STATES, STATES
 from billhook.inbox.issues import find_issue, of_issue
 from billhook.inbox.operations import DiscardResult, EraseResult, ReplayResult
@@ -32,10 +31,11 @@ from billhook.program import in_program
 _SEARCH_LIMIT = 100_000
 """How many bodies a search for a text reads: some seconds' work for the database."""
 
-_LIMIT = click.option(
-    "--search-limit", type=click.IntRange(1), metavar="N",
-    help=f"How many deliveries --contains reads, the newest first. Default: {_SEARCH_LIMIT}.",
-)  # fmt: skip
+_LIMIT = option(
+    "--search-limit N",
+    f"How many deliveries --contains reads, the newest first. Default: {_SEARCH_LIMIT}.",
+    click.IntRange(1),
+)
 _STATE = click.Choice(STATES, case_sensitive=False)
 _STATE_METAVAR = f"[{'|'.join(SHOWN_STATES)}]"
 MOST_FILTERS = tuple(name for name in FILTERS if name != "twins")
@@ -82,27 +82,23 @@ def selecting(
 def _option(name: str) -> Callable[[FC], FC]:
     """Return the option of a filter."""
     one = FILTERS[name]
-    option = f"--{one.option}"
     if one.kind == "flag":
-        return flag(option, name, told=one.told)
+        return flag(f"--{one.option} {name}", one.told)
     if one.kind == "time":
-        return moment(option, one.told)
+        return moment(f"--{one.option}", one.told)
     if one.kind == "state":
-        return click.option(option, type=_STATE, metavar=_STATE_METAVAR, help=one.told)
-    several = one.kind == "texts"
-    return click.option(option, name, type=TEXT, metavar=one.metavar, multiple=several, help=one.told)
+        return click.option(f"--{one.option}", type=_STATE, metavar=_STATE_METAVAR, help=one.told)
+    return option(f"--{one.option} {one.metavar} {name}", one.told, multiple=one.kind == "texts")
 
 
 def confirming(command: Command) -> Command:
     """Add --dry-run, --yes and --json."""
-    dry_run = flag("--dry-run", told="Show what would be done without doing it.")
+    dry_run = flag("--dry-run", "Show what would be done without doing it.")
     return dry_run(YES(as_json(command)))
 
 
-YES = flag("--yes", told="Do not ask for confirmation.")
-RATE = click.option(
-    "--rate", type=FiniteNumber(0.01, 100_000), metavar="N", help="At most N deliveries per second."
-)
+YES = flag("--yes", "Do not ask for confirmation.")
+RATE = option("--rate N", "At most N deliveries per second.", FiniteNumber(0.01, 100_000))
 
 
 class Found(NamedTuple):
@@ -149,7 +145,7 @@ class Selection:
         """
         if self.ids:
             ids = _check_ids(inbox, self.ids)
-            found = Found(in_batches(ids, BATCH), len(ids), ids_text(ids), is_named=True)
+            found = Found(in_batches(ids), len(ids), ids_text(ids), is_named=True)
         else:
             bounded = self.bounded(inbox)
             found = Found(id_batches(inbox, bounded), count(inbox, bounded), self.filter.as_options)
@@ -175,13 +171,12 @@ class Selection:
         selected = of_issue(inbox, self.filter)
         if selected.contains is None:
             return selected
-        number, from_id, received_at = search_bound(inbox, selected, self.search_limit)
-        is_full = number == self.search_limit
-        searched = f"searched {'the newest ' if is_full else ''}{counted(number, 'delivery')}"
-        if received_at is not None:
-            searched += f", back to {format_time(received_at)} UTC"
-        say(searched + ("; --search-limit N searches more" if is_full else ""))
-        return replace(selected, from_id=from_id)
+        bound = search_bound(inbox, selected, self.search_limit)
+        newest, more = "", ""
+        if bound.number == self.search_limit:
+            newest, more = "the newest ", "; --search-limit N searches more"
+        say(f"searched {newest}{counted(bound.number, 'delivery')}{bound.since_text}{more}")
+        return replace(selected, from_id=bound.from_id)
 
     def apply(self, inbox: Inbox, found: Found, change: Callable[..., R], start: R) -> R:
         """Call `change` with each batch and `dry_run`, record it, and return the sum of its results."""
@@ -258,12 +253,6 @@ def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...]) -> list[int]:
             continue
         raise CliError(f"{wrong}; nothing was {_verb().removesuffix('e')}ed")
     return wanted
-
-
-def in_batches(wanted: list[int], size: int) -> Iterator[list[int]]:
-    """Yield the ids in lists of at most `size`."""
-    for start in range(0, len(wanted), size):
-        yield wanted[start : start + size]
 
 
 def paced(batches: Iterable[list[int]], rate: float) -> Iterator[list[int]]:

@@ -6,10 +6,11 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, BinaryIO, cast
 from urllib.parse import SplitResult, urlsplit
 
@@ -26,12 +27,12 @@ from billhook.cli.events import event_class, sample_body, suggest
 from billhook.cli.output import print_json, print_table, printable, progress, say
 from billhook.cli.params import (
     DEFAULT_BIND,
+    FILE,
     FiniteNumber,
     as_json,
-    existing_file,
     integer,
+    option,
     parse_http_url,
-    string,
 )
 from billhook.doctor.deliveries import TEST_USER_AGENT
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
@@ -47,7 +48,6 @@ from billhook.printable import first_line
 from billhook.program import in_program
 from billhook.receiver.blueprint import find_route, host_of
 from billhook.settings import Settings
-from billhook.signing import Scheme
 from billhook.signing.schemes import SCHEMES
 from billhook.signing.source import DEFAULT_SOURCE
 
@@ -58,13 +58,8 @@ _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 FILE_TO_SIGN_WITH = (
     "A file with the signing secret (for timestamped-rsa: the private key). Default: BILLHOOK_SECRETS"
 )
-SCHEME = click.option(
-    "--scheme", type=click.Choice([*SCHEMES]), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
-)
-TIMEOUT = click.option(
-    "--timeout", type=FiniteNumber(0.1, 600), default=10.0, show_default=True,
-    help="Seconds to wait for an answer.",
-)  # fmt: skip
+SCHEME = option("--scheme", "The signature scheme. Default: BILLHOOK_SIGNATURE.", click.Choice([*SCHEMES]))
+TIMEOUT = option("--timeout", "Seconds to wait for an answer.", FiniteNumber(0.1, 600), default=10.0)
 
 
 def parse_target(url: str) -> SplitResult:
@@ -113,37 +108,24 @@ def signing_settings(scheme: str | None = None) -> Settings:
     return settings if scheme is None else replace(settings, signature=scheme)
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenSender:
-    """How a sender signs, and where it names the type: in a header, or in a field of the body."""
-
-    scheme: Scheme
-    secret: str = field(repr=False)
-    type_header: str | None
-    type_field: str | None
-
-
 def choose_signer(
     url: str | None, source: str | None, scheme: str | None, secret_file: str | None
-) -> ChosenSender:
-    """Return the signer of the options, or of a source of the app. Raises ConfigError."""
-    app = user_app()
-    settings = signing_settings(scheme)
-    secrets: Any = settings.read_secrets(secret_file)
-    type_header: str | None = settings.type_header
-    type_field = settings.type_field
-    if app is None:
-        if source not in (None, DEFAULT_SOURCE):
-            raise ConfigError(
-                f"there is no source {source!r} here: other sources than the default belong to a Flask app, "
-                f"so run `flask --app … billhook send --source {source}`"
-            )
-        chosen = configured_scheme(settings)
-    else:
-        own = find_route(app, source, url).source
-        chosen = own.scheme if scheme is None else configured_scheme(settings)
-        secrets = secrets if secret_file is not None else own.secrets
-        type_header, type_field = own.type_header, own.type_field
+) -> tuple[Callable[..., dict[str, str]], str | None]:
+    """Return what signs as the options, or a source of the app, and the field of the body that has the type.
+
+    The field is None where a header has it. Raises ConfigError.
+    """
+    app, settings = user_app(), signing_settings(scheme)
+    if app is None and source not in (None, DEFAULT_SOURCE):
+        raise ConfigError(
+            f"there is no source {source!r} here: other sources than the default belong to a Flask app, "
+            f"so run `flask --app … billhook send --source {source}`"
+        )
+    own = None if app is None else find_route(app, source, url).source
+    chosen = own.scheme if own is not None and scheme is None else configured_scheme(settings)
+    secrets: Sequence[Any] = (
+        settings.read_secrets(secret_file) if own is None or secret_file is not None else own.secrets
+    )
     # The first is the newest: with two of them, a rotation is under way, and receivers know both.
     if not secrets:
         if path := secret_file or settings.secrets_file:
@@ -153,34 +135,31 @@ def choose_signer(
         )
     if not isinstance(secrets[0], str):
         raise ConfigError("this source has only public keys: give the private key with --secret-file")
-    return ChosenSender(chosen, secrets[0], type_header, type_field)
+    named = own or settings
+    return partial(sign, chosen, secrets[0], type_header=named.type_header), named.type_field
 
 
 @click.command()
 @click.argument("event_type", metavar="TYPE")
 @handlers_argument
-@click.option(
-    "--to", "url", metavar="URL",
-    help="The receiver's URL. Default: that of `billhook serve`; under `flask`, the app itself.",
-)  # fmt: skip
-@string(
-    "--source", "NAME", "Under `flask`: the source to send as. Default: the default source, or the only one."
+@option(
+    "--to URL url", "The receiver's URL. Default: that of `billhook serve`; under `flask`, the app itself."
 )
-@click.option(
-    "--set", "changes", multiple=True, metavar="PATH=VALUE",
-    help="Set a field of the body by its JSON name. VALUE is JSON or text; for a text field it is always "
+@option(
+    "--source NAME", "Under `flask`: the source to send as. Default: the default source, or the only one."
+)
+@option(
+    "--set PATH=VALUE changes",
+    "Set a field of the body by its JSON name. VALUE is JSON or text; for a text field it is always "
     "text. May be repeated.",
-)  # fmt: skip
-@click.option(
-    "--file",
-    "file",
-    type=click.File("rb"),
-    help="Send this file unchanged instead of a sample; - reads stdin.",
+    click.STRING,
+    multiple=True,
 )
-@existing_file("--secret-file", told=f"{FILE_TO_SIGN_WITH}.")
+@option("--file", "Send this file unchanged instead of a sample; - reads stdin.", click.File("rb"))
+@option("--secret-file", f"{FILE_TO_SIGN_WITH}.", FILE)
 @integer("--count", 1, 1_000_000, 1, "How many times to send.")
 @SCHEME
-@click.option("--id", "message_id", help="The delivery's id, if the scheme signs one. Default: random.")
+@option("--id message_id", "The delivery's id, if the scheme signs one. Default: random.")
 @TIMEOUT
 @as_json
 def send(
@@ -217,24 +196,18 @@ def send(
     if not (event_type.isascii() and event_type.isprintable()):
         raise ConfigError(f"TYPE is {event_type!r}: it is sent in a header, so it must be printable ASCII")
     body, paths = _build_payload(event_type, None if file is None else file.read(), changes)
-    signer = choose_signer(url, source, scheme, secret_file)
-    in_body = signer.type_field is not None
-    if signer.type_field is not None and file is None:
-        body = with_type(body, signer.type_field, event_type)
+    signed, type_field = choose_signer(url, source, scheme, secret_file)
+    if type_field is not None and file is None:
+        body = with_type(body, type_field, event_type)
     answers = []
     # Only notes: an invalid body is often what the user wants to test the receiver with.
-    for warning in _payload_warnings(event_type, body, paths):
+    for warning in _payload_warnings(event_type, body, paths, type_field):
         say(f"note: {printable(warning)}")
-    if signer.type_field is not None and (wrong := _not_in_body(body, signer.type_field, event_type)):
-        say(f"note: {printable(wrong)}")
     with open_target(url, source, timeout) as (place, poster), progress("sending", count) as steps:
         for _ in range(count):
             # Signed anew each time: a random id makes each a new delivery; with --id they are duplicates.
             try:
-                headers = sign(
-                    signer.scheme, signer.secret, "" if in_body else event_type, body, datetime.now(UTC),
-                    message_id, type_header=signer.type_header,
-                )  # fmt: skip
+                headers = signed("" if type_field else event_type, body, datetime.now(UTC), message_id)
             except ValueError as error:
                 raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
             answers.append(poster.post(body, {"User-Agent": TEST_USER_AGENT, **headers}))
@@ -247,17 +220,10 @@ def send(
         sys.exit(1)
 
 
-def _not_in_body(body: bytes, type_field: str, event_type: str) -> str | None:
-    """Return what a body says of its type, if that is not the one to be sent."""
-    try:
-        found = parse_unread("", type_field, body).type
-    except PayloadError as error:
-        return str(error)
-    return None if found == event_type else f"the type in the field {type_field!r} of the file is {found}"
-
-
-def _payload_warnings(event_type: str, body: bytes, paths: Iterable[str]) -> Iterator[str]:
-    """Yield what the user may not have meant: fields that the type does not have, an invalid body."""
+def _payload_warnings(
+    event_type: str, body: bytes, paths: Iterable[str], type_field: str | None
+) -> Iterator[str]:
+    """Yield what the user may not have meant: fields that the type does not have, an invalid body or type."""
     kinds = _field_types(event_type)
     for path in paths:
         field = _INDEX.sub("[]", path).removesuffix("[]")
@@ -268,6 +234,14 @@ def _payload_warnings(event_type: str, body: bytes, paths: Iterable[str]) -> Ite
         parse_event(event_type, body)
     except PayloadError as error:
         yield f"this body is not a valid {event_type} ({describe_details(error.details) or error})"
+    if type_field is not None:
+        try:
+            found = parse_unread("", type_field, body).type
+        except PayloadError as error:
+            yield str(error)
+        else:
+            if found != event_type:
+                yield f"the type in the field {type_field!r} of the file is {found}"
 
 
 def _field_types(event_type: str) -> Mapping[str, str]:

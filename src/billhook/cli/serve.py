@@ -37,6 +37,7 @@ from billhook.cli.params import (
     flag,
     integer,
     is_local,
+    option,
     require_all,
     take_passed_sockets,
 )
@@ -71,16 +72,18 @@ _EXIT_SECONDS = 1.0
 
 @click.command()
 @handlers_argument
-@click.option("--bind", type=BIND, default=DEFAULT_BIND, show_default=True, help="HOST:PORT or unix:PATH.")
+@option("--bind", "HOST:PORT or unix:PATH.", BIND, default=DEFAULT_BIND)
 @integer("--workers", 1, 64, 2, "Web server processes.")
 @integer("--threads", 1, 256, 16, "With gthread: threads of each web server process.")
-@click.option(
-    "--worker-class", type=click.Choice(["asgi", "gthread"]), default="asgi", show_default=True,
-    help="How a web server process takes requests: on an event loop, or each in a thread.",
-)  # fmt: skip
+@option(
+    "--worker-class",
+    "How a web server process takes requests: on an event loop, or each in a thread.",
+    click.Choice(["asgi", "gthread"]),
+    default="asgi",
+)
 @integer("--worker-processes", 1, 256, 1, "Processes that call the handlers.")
 @require_all
-@flag("--reload", told="Load the handlers anew when their files change.")
+@flag("--reload", "Load the handlers anew when their files change.")
 def serve(
     handlers: Sequence[str],
     bind: str,
@@ -236,18 +239,21 @@ def _announce(
 @handlers_argument
 @integer("--threads", 1, 1_000, 8, "Handlers that run at the same time in each process.")
 @integer("--processes", 1, 256, 1, "With two or more, a parent restarts those that die or hang.")
-@click.option(
-    "--grace", type=FiniteNumber(0, 3_600), default=25.0, show_default=True,
-    help="Seconds that running handlers get to finish after SIGTERM.",
-)  # fmt: skip
-@flag("--drain", told="Exit when nothing is due: for cron and for tests.")
-@click.option(
-    "--health-file", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH",
-    help="Touch this file each second while it works: for probes of containers.",
-)  # fmt: skip
+@option(
+    "--grace",
+    "Seconds that running handlers get to finish after SIGTERM.",
+    FiniteNumber(0, 3_600),
+    default=25.0,
+)
+@flag("--drain", "Exit when nothing is due: for cron and for tests.")
+@option(
+    "--health-file PATH",
+    "Touch this file each second while it works: for probes of containers.",
+    click.Path(dir_okay=False, path_type=Path),
+)
 @require_all
-@flag("--watched", told="A parent process restarts this one.", hidden=True)
-@click.option("--heartbeats", type=int, hidden=True, help="The file descriptor of the pipe to that parent.")
+@flag("--watched", "A parent process restarts this one.", hidden=True)
+@option("--heartbeats", "The file descriptor of the pipe to that parent.", int, hidden=True)
 def worker(
     handlers: Sequence[str],
     threads: int,

@@ -19,7 +19,7 @@ import click
 
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, print_json, print_table, printable, say, say_paused, took
-from billhook.cli.params import Parsed, as_json, flag
+from billhook.cli.params import DURATION, Parsed, as_json, flag, option
 from billhook.clock import format_ago, format_duration, format_time, parse_duration
 from billhook.errors import Draining, OutOfResources
 from billhook.inbox import Inbox
@@ -59,28 +59,19 @@ def _rate(text: str) -> tuple[int, int]:
 
 
 @click.command()
-@click.option(
-    "--max-age",
-    type=Parsed("duration", parse_duration),
-    metavar="AGE",
-    help="Fail if an unfinished delivery is older: 90s, 5m, 2h.",
-)
-@click.option("--max-dead", type=click.IntRange(0), metavar="N", help="Fail if more deliveries are dead.")
-@click.option(
-    "--max-silence",
-    type=Parsed("silence", _silence),
+@option("--max-age AGE", "Fail if an unfinished delivery is older: 90s, 5m, 2h.", DURATION)
+@option("--max-dead N", "Fail if more deliveries are dead.", click.IntRange(0))
+@option(
+    "--max-silence TYPE=AGE",
+    "Fail if the last delivery of this type is older, or there was none; * is any type. Repeatable.",
+    Parsed("silence", _silence),
     multiple=True,
-    metavar="TYPE=AGE",
-    help="Fail if the last delivery of this type is older, or there was none; * is any type. Repeatable.",
 )
-@click.option(
-    "--max-refused",
-    type=Parsed("rate", _rate),
-    metavar="N/h",
-    help="Fail if more were refused in the last hour: 10/h, 50/1d.",
+@option(
+    "--max-refused N/h", "Fail if more were refused in the last hour: 10/h, 50/1d.", Parsed("rate", _rate)
 )
-@flag("--details", told="Show the figures of each event type and handler too.")
-@flag("--watch", told="Show it anew every two seconds, until Ctrl-C.")
+@flag("--details", "Show the figures of each event type and handler too.")
+@flag("--watch", "Show it anew every two seconds, until Ctrl-C.")
 @as_json
 def status(
     max_age: timedelta | None,
@@ -137,110 +128,92 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool, details: bool)
         document["not_judged"] = judgement.unjudged
         print_json({"unfinished": overview.backlog.waiting, **document.pop("backlog"), **document})
     else:
-        _print(inbox, overview, judgement)
-        _print_backlogs(overview)
-        if details:
-            _print_details(overview)
+        _print(inbox, overview, judgement, details=details)
         say_paused(overview.paused)
     for line in lines:
         say(f"CROSSED {printable(line)}")
     return lines
 
 
-def _print(inbox: Inbox, overview: Overview, judgement: Judgement) -> None:
-    """Print the answer: what needs attention with the first command to run, and the numbers of now."""
-    click.echo(
-        f"{format_time(overview.at)} UTC  {printable(inbox.database.display_url)}  schema {overview.revision}"
-    )
-    if judgement.problems:
-        rows = [
-            (one.text, f"{program()} {one.condition.first_command(one.subject)}")
-            for one in judgement.problems
-        ]
-        click.echo()
-        print_table(("Needs attention", "first command"), rows)
-    if judgement.unjudged or not judgement.problems:
+def _print(inbox: Inbox, overview: Overview, judgement: Judgement, *, details: bool) -> None:
+    """Print the answer: what needs attention with the first command to run, and the numbers of now.
+
+    With `details` also those of each type and handler of the last 24 hours.
+    """
+    at, place = overview.at, printable(inbox.database.display_url)
+    click.echo(f"{format_time(at)} UTC  {place}  schema {overview.revision}")
+    problems = [
+        (one.text, f"{program()} {one.condition.first_command(one.subject)}") for one in judgement.problems
+    ]
+    _print_section(("Needs attention", "first command"), problems)
+    if judgement.unjudged or not problems:
         click.echo(printable(judgement.all_well))
-    click.echo()
-    print_table(("", "now", ""), _now_rows(overview), whole=("now",))
-
-
-def _print_backlogs(overview: Overview) -> None:
+    _print_section(("", "now", ""), _now_rows(overview), "now")
     states = [*HandlerBacklog("").states, "oldest due", "through"]
-    rows = [
+    backlogs = [
         (one.name, *(number_text(number, RUNS_LIMIT) if number else "" for number in one.states.values()),
-         format_ago(one.oldest_due_at, overview.at), through_text(one, overview.at))
+         format_ago(one.oldest_due_at, at), through_text(one, at))
         for one in overview.handler_backlogs
     ]  # fmt: skip
-    if rows:
-        click.echo()
-        print_table(("handler", *states), rows, whole=states)
-
-
-def _print_details(overview: Overview) -> None:
-    """Print the figures of each type and handler of the last 24 hours."""
-    columns = ("type", "24 h", "duplicates", "quarantined", "conflicts", "last")
+    _print_section(("handler", *states), backlogs, *states)
+    if not details:
+        return
     names = {"": "(no type)", "*": "unknown types"}
     types = [
-        (names.get(one.event_type, shown_type(one.event_type)),
-         one.accepted, one.duplicates or "", one.quarantined or "",
-         one.conflicts or "", format_ago(one.last_at, overview.at))
+        (names.get(one.event_type, shown_type(one.event_type)), one.accepted, one.duplicates or "",
+         one.quarantined or "", one.conflicts or "", format_ago(one.last_at, at))
         for one in types_of_models(overview)
     ]  # fmt: skip
-    headings = ("handler", "succeeded", "failed", "dead", "discarded", "p50", "p95")
+    _print_section(("type", "24 h", "duplicates", "quarantined", "conflicts", "last"), types, "24 h")
     handlers = [
         (one.name, one.succeeded, one.failed or "", one.dead or "", one.discarded or "",
          took(one.p50_seconds), took(one.p95_seconds))
         for one in overview.handlers
     ]  # fmt: skip
-    for titles, rows, whole in (
-        (columns, types, ["24 h"]),
-        (headings, handlers, ["succeeded", "p50", "p95"]),
-    ):
-        if rows:
-            click.echo()
-            print_table(titles, rows, whole=whole)
+    columns = ("handler", "succeeded", "failed", "dead", "discarded", "p50", "p95")
+    _print_section(columns, handlers, "succeeded", "p50", "p95")
+
+
+def _print_section(columns: Sequence[str], rows: Sequence[Sequence[object]], *whole: str) -> None:
+    if rows:
+        click.echo()
+        print_table(columns, rows, whole=whole)
 
 
 def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
-    backlog = overview.backlog
+    backlog, at = overview.backlog, overview.at
     oldest = ""
     if backlog.oldest_at is not None:
-        age = format_duration((overview.at - backlog.oldest_at).total_seconds())
+        age = format_duration((at - backlog.oldest_at).total_seconds())
         oldest = f"{backlog.unread} unread; the oldest waits for {age}"
-    conflicts = f"{number_text(backlog.conflicts)} in conflict" if backlog.conflicts else ""
-    causes = ", ".join(f"{cause} {number}" for cause, number in overview.refused.items())
-    off = [f"{cause} by {seconds:.0f} s on average" for cause, seconds in overview.refused_seconds.items()]
+    sections = {_NOT_STORED if cause in _ANSWERED_503 else _REFUSED for cause in overview.refused}
+    refused = [
+        ", ".join(f"{cause} {number}" for cause, number in overview.refused.items()),
+        *(f"{cause} by {seconds:.0f} s on average" for cause, seconds in overview.refused_seconds.items()),
+        *(in_program(f"billhook runbook {section}") for section in sorted(sections)),
+    ]
     alive = [one for one in overview.workers if one.alive]
     silent = [one.owner for one in overview.workers if not one.alive]
-    names = ", ".join(silent)
-    if len(silent) > _SILENT_NAMES:
-        names = f"{len(silent):,}, the last {silent[-1]}"
-    engines = [", ".join(sorted({one.engine for one in alive}))]
-    if silent:
-        engines.append(f"silent: {names}")
-    refused = sum(overview.refused.values())
-    sections = {_NOT_STORED if cause in _ANSWERED_503 else _REFUSED for cause in overview.refused}
-    look = [in_program(f"billhook runbook {section}") for section in sorted(sections)]
+    names = ", ".join(silent) if len(silent) <= _SILENT_NAMES else f"{len(silent):,}, the last {silent[-1]}"
+    engines = [", ".join(sorted({one.engine for one in alive})), f"silent: {names}" if silent else ""]
     accepted = sum(one.accepted for one in overview.types)
-    last = f"the last {format_ago(overview.last_at, overview.at)}" if overview.last_at else ""
+    last = f"the last {format_ago(overview.last_at, at)}" if overview.last_at else ""
+    conflicts = f"{number_text(backlog.conflicts)} in conflict" if backlog.conflicts else ""
     return [
         ("accepted in 24 h", f"{accepted:,}", last),
         ("unfinished", number_text(backlog.waiting), oldest),
         ("dead", number_text(backlog.dead), ""),
         ("quarantined", number_text(backlog.quarantined), conflicts),
-        ("refused in 24 h", str(refused), "; ".join(filter(None, [causes, *off, *look]))),
+        ("refused in 24 h", str(sum(overview.refused.values())), "; ".join(filter(None, refused))),
         ("workers", str(len(alive)), "; ".join(filter(None, engines))),
     ]
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Replace this file with them in one step, as node_exporter's textfile collector needs it.",
+@option(
+    "-o --output FILE",
+    "Replace this file with them in one step, as node_exporter's textfile collector needs it.",
+    click.Path(dir_okay=False, path_type=Path),
 )
 def metrics(output: Path | None) -> None:
     """Print the metrics of the inbox in Prometheus' text format.

@@ -15,7 +15,7 @@ from billhook.cli.context import handlers_argument
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, print_table, printable, progress, say
-from billhook.cli.params import Parsed, as_json, flag, parse_http_url, string, strings
+from billhook.cli.params import Parsed, as_json, flag, option, parse_http_url
 from billhook.errors import (
     ApiError,
     AuthenticationFailed,
@@ -49,17 +49,25 @@ _FIELDS = ("event_type", "threshold", "recurring_threshold")
 
 @click.command()
 @handlers_argument
-@string("--callback-url", "URL", "The URL that the service sends events to.", required=True)
-@strings("--type", "event_types", "TYPE", "Subscribe to this type only, not to every handled one.")
-@click.option(
-    "--threshold", "thresholds", type=_THRESHOLD, multiple=True, metavar="TYPE=NUMBER",
-    help="Send events of TYPE from this percentage on, if it has a threshold. May be repeated.",
-)  # fmt: skip
-@click.option(
-    "--recurring-threshold", "recurring", type=_THRESHOLD, multiple=True, metavar="TYPE=NUMBER",
-    help="Send them again after every further NUMBER percent. May be repeated.",
-)  # fmt: skip
-@flag("--dry-run", told="Show the subscriptions without sending anything.")
+@option("--callback-url URL", "The URL that the service sends events to.", required=True)
+@option(
+    "--type TYPE event_types",
+    "Subscribe to this type only, not to every handled one. May be repeated.",
+    multiple=True,
+)
+@option(
+    "--threshold TYPE=NUMBER thresholds",
+    "Send events of TYPE from this percentage on, if it has a threshold. May be repeated.",
+    _THRESHOLD,
+    multiple=True,
+)
+@option(
+    "--recurring-threshold TYPE=NUMBER recurring",
+    "Send them again after every further NUMBER percent. May be repeated.",
+    _THRESHOLD,
+    multiple=True,
+)
+@flag("--dry-run", "Show the subscriptions without sending anything.")
 @as_json
 def subscribe(
     handlers: Sequence[str],

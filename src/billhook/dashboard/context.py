@@ -19,10 +19,9 @@ from flask import Response, abort, current_app, g, request
 from billhook.extension import get_state
 from billhook.inbox.actions import ActionRecorder, recorded
 from billhook.inbox.conditions import Severity
-from billhook.inbox.deliveries import ListedDelivery, RunDetails, details
+from billhook.inbox.deliveries import ListedDelivery, details
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.overview import HandlerBacklog, PeriodFigures, read_periods
-from billhook.inbox.stored_errors import parse_error
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, level
 from billhook.pages.pages import Pages
 
@@ -103,15 +102,10 @@ def tone(state: str) -> str:
     return _TONES.get(state, "quiet")
 
 
-def run_state(run: RunDetails) -> str:
-    """Return the state of a run; "retrying" for one that failed and will be called again."""
-    return "retrying" if run.status == "due" and run.attempts > 0 else run.status
-
-
 def last_error(one: ListedDelivery) -> str | None:
     """Return why a delivery was not handled: its own error, or that of a run."""
-    if one.error is not None:
-        return str(parse_error(one.error)["error"])
+    if one.parsed_error is not None:
+        return str(one.parsed_error["error"])
     return next((run.last_error for run in reversed(one.runs) if run.last_error), None)
 
 
@@ -147,7 +141,7 @@ def replay_batches(
     done, now, inbox = ReplayResult(), context.now, context.inbox
     with context.recorded("replay", which) as recorder:
         for batch in batches:
-            due = None if rate is None else partial(_due_at, now + timedelta(seconds=done.runs / rate), rate)
+            due = None if rate is None else partial(_due_at, now, rate, done.runs)
             changed = replay(inbox, batch, now, handler=handler, only_failed=not again, due=due)
             recorder.add(changed.deliveries, batch)
             done += changed
@@ -155,8 +149,8 @@ def replay_batches(
     return done
 
 
-def _due_at(start: datetime, rate: float, index: int) -> datetime:
-    return start + timedelta(seconds=index / rate)
+def _due_at(start: datetime, rate: float, before: int, index: int) -> datetime:
+    return start + timedelta(seconds=(before + index) / rate)
 
 
 def describe(done: ReplayResult) -> str:

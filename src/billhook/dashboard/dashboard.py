@@ -9,12 +9,12 @@ from collections.abc import Callable
 from functools import partial, update_wrapper
 from typing import Any
 
-from flask import Blueprint, Flask, Response, abort, current_app, request
+from flask import Flask, Response, abort, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
 from billhook.dashboard import actions, deliveries, delivery, handlers, health, overview, workers
-from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
+from billhook.dashboard.context import DashboardContext, last_error, tone
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
@@ -57,6 +57,9 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/health", "health", health.show_health, "GET"),
 )
 
+_FUNCTIONS = (handlers.issue_tone, last_error, program, through_text, tone, unfinished_text)
+"""What the templates may call."""
+
 
 class Dashboard:
     """Web pages of an app's deliveries, handlers and failures.
@@ -94,15 +97,7 @@ class Dashboard:
             key=lambda: current_app.secret_key or own_key,
             live=True,
             filters={"first_line": first_line},
-            functions={
-                "issue_tone": handlers.issue_tone,
-                "last_error": last_error,
-                "program": program,
-                "run_state": run_state,
-                "through_text": through_text,
-                "tone": tone,
-                "unfinished_text": unfinished_text,
-            },
+            functions={each.__name__: each for each in _FUNCTIONS},
         )
         context = DashboardContext(pages)
         for rule, name, view, method in _VIEWS:
@@ -115,15 +110,19 @@ class Dashboard:
                 strict_slashes=False,
                 merge_slashes=False,
             )
+
+        def storage_failed(error: Exception) -> Response:
+            return pages.render("pages/error.html", 503, name="Storage failed", description=str(error))
+
         for failure in (InboxError, SchemaMismatch):
-            pages.blueprint.register_error_handler(failure, partial(_storage_failed, context))
-        # The app's own check does not know the tokens of these forms. It may be initialised after this.
-        pages.blueprint.url_value_preprocessor(partial(_exempt, app, pages.blueprint))
+            pages.blueprint.register_error_handler(failure, storage_failed)
+
+        @pages.blueprint.url_value_preprocessor
+        def exempt_forms(*_: object) -> None:
+            # The app's own check does not know the tokens of these forms. It may be initialised after this.
+            exempt(app, pages.blueprint, CSRF)
+
         app.register_blueprint(pages.blueprint, url_prefix="/" + url_prefix.strip("/"))
-
-
-def _exempt(app: Flask, blueprint: Blueprint, *_: object) -> None:
-    exempt(app, blueprint, CSRF)
 
 
 def _checked(permission: Permission | None) -> Callable[[], Any]:
@@ -171,7 +170,3 @@ def _is_yes(answer: object) -> bool:
             type(answer).__name__,
         )
     return False
-
-
-def _storage_failed(context: DashboardContext, error: InboxError | SchemaMismatch) -> Response:
-    return context.pages.render("pages/error.html", 503, name="Storage failed", description=str(error))

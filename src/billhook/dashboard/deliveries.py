@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from billhook.dashboard.context import DashboardContext, describe, parse_rate, r
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.condition_checks import number_text
-from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, search_bound, with_runs
+from billhook.inbox.deliveries import count, handler_names, id_batches, in_batches, search_bound, with_runs
 from billhook.inbox.filters import FILTERS, SHOWN_STATES, STATES
 from billhook.inbox.issues import of_issue
 from billhook.inbox.operations import ReplayResult, replay
@@ -80,11 +80,9 @@ class FilterForm(NamedTuple):
         selected = of_issue(inbox, self.filter)
         if selected.contains is None:
             return self._replace(filter=selected)
-        number, from_id, received_at = search_bound(inbox, selected, SEARCH_LIMIT)
-        searched = f"Searched the newest {number:,} deliveries"
-        if received_at is not None:
-            searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
-        return self._replace(filter=replace(selected, from_id=from_id), searched=searched + ".")
+        bound = search_bound(inbox, selected, SEARCH_LIMIT)
+        searched = f"Searched the newest {bound.number:,} deliveries{bound.since_text}."
+        return self._replace(filter=replace(selected, from_id=bound.from_id), searched=searched)
 
 
 def _quote(text: str) -> str:
@@ -184,7 +182,7 @@ def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, gro
     if ids:
         command, again = f"deliveries replay {' '.join(map(str, ids))}", None
         would = ReplayResult()
-        for batch in _batches(ids):
+        for batch in in_batches(ids):
             would += replay(context.inbox, batch, context.now, dry_run=True)
     else:
         total = count(context.inbox, form.filter)
@@ -205,9 +203,8 @@ def replay_selected(context: DashboardContext) -> Response:
     """Replay the previewed deliveries, and redirect to the list; ask again if there are more now."""
     ids, form = _chosen(context)
     rate = parse_rate(request.form.get("rate", ""))
-    batches: Iterable[list[int]]
     if ids:
-        batches, which = _batches(ids), ""
+        batches, which = in_batches(ids), ""
     else:
         number, counted = count(context.inbox, form.filter), request.form.get("counted", "")
         if counted.isascii() and counted.isdecimal() and number > int(counted[:9]):
@@ -234,7 +231,3 @@ def _chosen(context: DashboardContext) -> tuple[list[int], FilterForm]:
     # Deliveries whose type an operator has to choose are replayed one by one, or with the command.
     decided = not form.filter.conflicts
     return ids, form._replace(filter=replace(form.filter, decided=decided))
-
-
-def _batches(ids: list[int]) -> list[list[int]]:
-    return [ids[start : start + BATCH] for start in range(0, len(ids), BATCH)]

@@ -6,7 +6,7 @@ from flask import Response, abort, current_app, request, url_for
 
 from billhook.clock import format_time
 from billhook.dashboard.body import read_body
-from billhook.dashboard.context import DashboardContext, describe, replay_batches, run_state, tone
+from billhook.dashboard.context import DashboardContext, describe, replay_batches, tone
 from billhook.dashboard.deliveries import parse_filter_form, parse_id
 from billhook.engines.resend import resend
 from billhook.errors import ConfigError, PayloadError
@@ -15,7 +15,6 @@ from billhook.inbox.deliveries import RunDetails
 from billhook.inbox.operations import discard, empty_log, erase
 from billhook.inbox.searches import neighbours, related_deliveries
 from billhook.inbox.shares import known_issues
-from billhook.inbox.stored_errors import parse_error
 from billhook.pages.charts import Lane, Mark, lane_chart
 from billhook.pages.text import indented_json
 from billhook.printable import printable
@@ -37,7 +36,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         "delivery.html",
         found=found,
         summary=found.summary,
-        error=None if found.error is None else parse_error(found.error),
+        error=found.parsed_error,
         chart=lane_chart(found.summary.received_at, [Lane(run.handler, _marks(run)) for run in found.runs]),
         typed=read_body(found.summary.event_type, found.body),
         raw=raw,
@@ -47,7 +46,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         issues=known_issues(
             context.inbox, {one.issue for run in found.runs for one in run.failures if one.issue}
         ),
-        failed=any(run_state(run) in ("dead", "retrying") for run in found.runs),
+        failed=any(run.standing in ("dead", "retrying") for run in found.runs),
         open=found.summary.state not in ("done", "pruned", "erased"),
         unfinished=found.summary.state in ("received", "planned"),
         editable=text if text.encode() == found.body and len(text) <= RAW_CHARACTERS else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flask import Response, url_for
 
@@ -42,31 +42,14 @@ class TypeRow(NamedTuple):
     silent: bool
 
 
-class Place(NamedTuple):
-    """The page that shows what a condition is about: `name` is what its link says."""
-
-    name: str
-    view: str
-    state: str | None = None
-    fragment: str = ""
-
-    @property
-    def url(self) -> str:
-        """Its URL."""
-        return url_for(self.view, state=self.state) + self.fragment
-
-
-_FAILURES = Place("failures", ".failures")
-_WORKERS = Place("workers", ".workers")
-_PLACES = {
-    "crash-loop": _WORKERS,
-    "lost-worker": _WORKERS,
-    "no-worker": _WORKERS,
-    "not-stored": Place("requests", ".overview", fragment="#received"),
-    "paused": Place("handlers", ".handlers"),
-    "quarantined": Place("quarantined deliveries", ".deliveries", "quarantined"),
-    "waiting": Place("unfinished deliveries", ".deliveries", "unfinished"),
+_PLACES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    **dict.fromkeys(("crash-loop", "lost-worker", "no-worker"), ("workers", ".workers", {})),
+    "not-stored": ("requests", ".overview", {"_anchor": "received"}),
+    "paused": ("handlers", ".handlers", {}),
+    "quarantined": ("quarantined deliveries", ".deliveries", {"state": "quarantined"}),
+    "waiting": ("unfinished deliveries", ".deliveries", {"state": "unfinished"}),
 }
+"""By the name of a condition, the page that shows what it is about: what its link says, and its view."""
 
 
 def show_overview(context: DashboardContext) -> Response:
@@ -83,10 +66,11 @@ def show_overview(context: DashboardContext) -> Response:
         "overview.html",
         overview=overview,
         accepted=number_text(accepted, ROWS_READ) if name == "1h" else f"{accepted:,}",
-        troubles=[(one.text, _place(one.condition).url) for one in judgement.problems],
+        troubles=[
+            (one.text, one.condition.first_command(one.subject), *_place(one.condition))
+            for one in judgement.problems
+        ],
         all_well=judgement.all_well,
-        next_place=_place(judgement.problems[0].condition) if judgement.problems else None,
-        first_command=next((one.condition.first_command(one.subject) for one in judgement.problems), ""),
         tones={one.condition.name: SEVERITY_TONES[one.condition.severity] for one in judgement.problems},
         worst=SEVERITY_TONES[judgement.worst] if judgement.worst else "good",
         range=name,
@@ -100,10 +84,11 @@ def show_overview(context: DashboardContext) -> Response:
     )
 
 
-def _place(condition: Condition) -> Place:
-    """Return the page of a condition; of one with an issue and no page of its own these are the failures."""
-    other = Place("health", ".health") if condition.kind is None else _FAILURES
-    return _PLACES.get(condition.name, other)
+def _place(condition: Condition) -> tuple[str, str]:
+    """Return the name and the URL of a condition's page: the failures, of one with an issue and no other."""
+    other = "health" if condition.kind is None else "failures"
+    name, view, values = _PLACES.get(condition.name, (other, f".{other}", {}))
+    return name, url_for(view, **values)
 
 
 def _received_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from sqlalchemy import ColumnElement, Connection, Table, func, or_, select, true
 
+from billhook.clock import format_time
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.inbox.database import Listener
 from billhook.inbox.due import next_times
@@ -26,6 +27,7 @@ from billhook.inbox.records import HandlerLimits
 from billhook.inbox.schema import IDENTIFIERS, UNREAD, delivery, failure, handler, release, run
 from billhook.inbox.sql import in_values
 from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState, delivery_status
+from billhook.inbox.stored_errors import parse_error
 from billhook.inbox.transaction import NO_LIMITS
 from billhook.type_names import shown_type
 
@@ -48,6 +50,11 @@ class SearchBound(NamedTuple):
     number: int
     from_id: int | None
     received_at: datetime | None
+
+    @property
+    def since_text(self) -> str:
+        """How far back it reads, as the end of a sentence."""
+        return "" if self.received_at is None else f", back to {format_time(self.received_at)} UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,11 @@ class RunDetails:
         """Its state, or "paused" while it waits because its handler is paused."""
         return "paused" if self.paused else self.state
 
+    @property
+    def standing(self) -> str:
+        """Its status; "retrying" for one that failed and will be called again."""
+        return "retrying" if self.status == RunState.DUE and self.attempts > 0 else self.status
+
 
 @dataclass(frozen=True, slots=True)
 class ListedDelivery:
@@ -151,7 +163,12 @@ class ListedDelivery:
     @property
     def status(self) -> DeliveryStatus:
         """The status shown to operators."""
-        return delivery_status(self.summary.state, ((run.status, run.attempts) for run in self.runs))
+        return delivery_status(self.summary.state, (run.standing for run in self.runs))
+
+    @property
+    def parsed_error(self) -> dict[str, Any] | None:
+        """Its own error, with `error` and `details`; None without one."""
+        return None if self.error is None else parse_error(self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +274,12 @@ def count(inbox: Inbox, selection: DeliveryFilter, limit: int | None = None) -> 
         query = select(func.count()).select_from(delivery).where(*selection.conditions())
         number: int = connection.execute(query).scalar_one()
         return number
+
+
+def in_batches(ids: list[int], size: int = BATCH) -> Iterator[list[int]]:
+    """Yield the ids in lists of at most `size`."""
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]
 
 
 def id_batches(inbox: Inbox, selection: DeliveryFilter, batch: int = BATCH) -> Iterator[list[int]]:

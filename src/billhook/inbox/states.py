@@ -110,14 +110,13 @@ class DeliveryStatus(StrEnum):
     ERASED = "erased"
 
 
-def delivery_status(state: str, runs: Iterable[tuple[str, int]]) -> DeliveryStatus:
-    """Return the status of a delivery in this stored state, whose runs have these states and attempts.
+def delivery_status(state: str, runs: Iterable[str]) -> DeliveryStatus:
+    """Return the status of a delivery in this stored state, whose runs stand so.
 
-    The state of a run that waits because its handler is paused is "paused".
+    A run that waits because its handler is paused is "paused", one that failed and waits "retrying".
     """
     if state != DeliveryState.PLANNED:
         return DeliveryStatus(state)
-    retried = DeliveryStatus.RETRYING
-    found = {retried if of_run == RunState.DUE and attempts > 0 else of_run for of_run, attempts in runs}
-    decisive = (DeliveryStatus.PAUSED, retried, DeliveryStatus.RUNNING)
+    found = {*runs}
+    decisive = (DeliveryStatus.PAUSED, DeliveryStatus.RETRYING, DeliveryStatus.RUNNING)
     return next((status for status in decisive if status in found), DeliveryStatus.WAITING)

@@ -128,26 +128,19 @@ def _apprise() -> Any:
     return apprise
 
 
-class _KeepFromLog(logging.Filter):
-    """Takes the records of sending to an address out of the log; it keeps their warnings."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        warnings = _warnings.get()
-        if warnings is None:
-            return True
-        if record.levelno >= logging.WARNING:
-            warnings.append(record.getMessage())
-        return False
-
-
-_FILTER = _KeepFromLog()
+def _keep_from_log(record: logging.LogRecord) -> bool:
+    """Take the records of sending to an address out of the log, and keep their warnings."""
+    warnings = _warnings.get()
+    if warnings is not None and record.levelno >= logging.WARNING:
+        warnings.append(record.getMessage())
+    return warnings is None
 
 
 @contextmanager
 def _quiet() -> Iterator[list[str]]:
     # An app may use apprise itself, and log it: only what is ours is taken out.
     for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_FILTER)
+        logging.getLogger(name).addFilter(_keep_from_log)
     warnings: list[str] = []
     before = _warnings.set(warnings)
     try:

@@ -214,13 +214,13 @@ class Pages:
         )
         environment.filters.update(self._filters)
         environment.globals.update(
-            url_for=url_for, asset_url=self._asset_url, csrf_token=self._csrf_token, may_act=_may_act
+            url_for=url_for,
+            asset_url=lambda name: url_for(".asset", name=name, v=_asset_hashes()[name]),
+            csrf_token=self._csrf_token,
+            may_act=lambda: getattr(g.get("billhook_visitor"), "may_act", False),
+            **self._functions,
         )
-        environment.globals.update(self._functions)
         return environment
-
-    def _asset_url(self, name: str) -> str:
-        return url_for(".asset", name=name, v=_asset_hashes()[name])
 
     def is_current(self, link: PageLink) -> bool:
         """Return whether a link of the navigation leads to the page that is being made."""
@@ -307,11 +307,6 @@ class Pages:
             if name not in ("Content-Type", "Content-Length"):
                 response.headers.add(name, value)
         return response
-
-
-def _may_act() -> bool:
-    visitor: Visitor | None = g.get("billhook_visitor")
-    return visitor is not None and visitor.may_act
 
 
 def _asset(name: str) -> Response:

@@ -55,7 +55,7 @@ def show_invisible(text: object) -> Markup:
         escape("".join(characters))
         if visible
         else Markup('<span class="invisible">{}</span>').format(printable("".join(characters)))
-        for visible, characters in groupby(str(text), _is_visible)
+        for visible, characters in groupby(str(text), lambda each: printable(each, _KEPT) == each)
     )
     return Markup("<bdi>{}</bdi>").format(shown)
 
@@ -75,10 +75,6 @@ def render_markdown(text: str) -> Markup:
 
     rendered = MarkdownIt("commonmark", {"html": False}).render(printable(text, keep=_KEPT))
     return Markup(rendered)  # noqa: S704 - it has no HTML but its own
-
-
-def _is_visible(character: str) -> bool:
-    return character in _KEPT or printable(character) == character
 
 
 def time_element(moment: datetime | None) -> Markup:

@@ -36,6 +36,7 @@ ED25519_BYTES: Final = 110_000
 """The cost of trying one content with one key, in addition to hashing it, as bytes hashed in the same time.
 One verification of an ed25519 signature takes OpenSSL 0.1 ms, which is nearly all of the time of a search.
 """
+TOLERANCE_SECONDS: Final = 300
 CLOCK_SECONDS: Final = 86_400
 """A request that was signed longer ago is an old one; a wrong clock is no explanation then."""
 LIKELY_BODIES: Final = 60
@@ -69,7 +70,6 @@ def search(
     target: str = "/",
     type_header: str = TYPE_HEADER,
     captured_at: datetime | None = None,
-    tolerance_seconds: int = 300,
 ) -> SearchResult:
     """Find the schemes that verify a request with one of `secrets`, or else explanations.
 
@@ -86,25 +86,23 @@ def search(
         best.setdefault((each.signature_header.lower(), each.content, each.secret_number), each)
     schemes = tuple(best.values())
     if schemes:
-        misses += _about_the_best(schemes[0], captured_at, tolerance_seconds)
+        misses += _about_the_best(schemes[0], captured_at)
     return SearchResult(schemes, tuple(misses), finder.signature_headers, finder.tried)
 
 
-def _about_the_best(
-    scheme: FoundScheme, captured_at: datetime | None, tolerance_seconds: int
-) -> Iterator[NearMiss]:
+def _about_the_best(scheme: FoundScheme, captured_at: datetime | None) -> Iterator[NearMiss]:
     if scheme.secret_number > 1:
         text = f"secret {scheme.secret_number} of those given made the signature: an older one"
         yield NearMiss("secret", f"{text}, so the sender does not use the newest yet", scheme)
     if scheme.signed_at is None or captured_at is None:
         return
     seconds = (scheme.signed_at - captured_at).total_seconds()
-    if tolerance_seconds < abs(seconds) <= CLOCK_SECONDS:
+    if TOLERANCE_SECONDS < abs(seconds) <= CLOCK_SECONDS:
         side = "after" if seconds > 0 else "before"
-        text = f"it was signed {abs(seconds):.0f} s {side} its capture, and {tolerance_seconds} s are allowed"
+        text = f"it was signed {abs(seconds):.0f} s {side} its capture, and {TOLERANCE_SECONDS} s are allowed"
         hours = round(seconds / 3_600)
         why = "a clock is wrong (`timedatectl` shows this machine's), or the request was late"
-        if hours and abs(seconds - hours * 3_600) < tolerance_seconds:
+        if hours and abs(seconds - hours * 3_600) < TOLERANCE_SECONDS:
             why = f"{abs(hours)} h, as with a time zone that one side forgets"
         yield NearMiss("clock", f"{text}: {why}", scheme)
 
