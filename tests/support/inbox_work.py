@@ -18,7 +18,6 @@ from billhook.inbox import (
     WorkerRecord,
     actions,
     deliveries,
-    diagnosis,
     issue_updates,
     issues,
     lost_workers,
@@ -247,7 +246,7 @@ def look(inbox: Inbox) -> None:
     list(searches.read_bodies(inbox, ["PingTest"], at(0)))
     searches.search_bodies(inbox, DeliveryFilter(), [b"inv_1"], lambda *_: None)
     inbox.database.facts()
-    diagnosis.newest_deliveries(inbox, 10, 1_000)
+    searches.newest_deliveries(inbox, 10, 1_000)
     with actions.recorded(inbox, "alice", "acknowledge", f"issue {found[0].id}", at(300)) as action:
         action.add(1, [1])
     actions.issues_acted_on(inbox, actions.list_actions(inbox, 10, below=100, since=at(0)))
@@ -296,5 +295,5 @@ def maintain(inbox: Inbox) -> None:
     for days in (2, 40):
         inbox.prune(Cutoffs.of(at(days * DAY), 1), states=list(DeliveryState))
     issue_updates.update_issues(inbox, at(41 * DAY))
-    inbox.prune_actions(at(800 * DAY))
+    actions.prune_actions(inbox, at(800 * DAY))
     inbox.record_worker(WorkerRecord("c", "worker", 1, NOON), at(900 * DAY))

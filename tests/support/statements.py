@@ -17,8 +17,8 @@ from billhook.inbox import Inbox
 from support.query_plans import listening
 
 FOLDER = Path(billhook.inbox.__file__).parent
-EXECUTING = {"execute", "exec_driver_sql", "execute_each"}
-OF_HELPERS = re.compile("(sqlite|postgres)/|sql.py")
+EXECUTING = {"execute", "exec_driver_sql", "execute_each", "fetch", "apply"}
+OF_HELPERS = re.compile(r"(sqlite|postgres)/|sql\.py|inbox\.py Inbox\.(fetch|apply)$")
 """They execute what another module asks for."""
 OF_CONNECTIONS = re.compile(
     "(sqlite|postgres)/(backup|clock|database|driver|file|library|roles|waker).py|migrations/|revision.py"
@@ -46,7 +46,7 @@ def executed_on(inbox: Inbox) -> Iterator[Executed]:
         if not own or OF_CONNECTIONS.match(own[0].module):
             return
         found.lines.update((frame.module, frame.line) for frame in own)
-        first = next((frame.name for frame in own if not OF_HELPERS.match(frame.module)), own[-1].name)
+        first = next((frame.name for frame in own if not OF_HELPERS.match(frame.name)), own[-1].name)
         text = text if schema is None else re.sub(rf'"?{schema}"?\.', "billhook.", text)
         by, _ = found.statements.setdefault(text, (set(), parameters[0] if many else parameters))
         by.add(first)

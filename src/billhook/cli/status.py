@@ -23,11 +23,10 @@ from billhook.cli.params import DURATION, Parsed, as_json, flag, option
 from billhook.clock import format_ago, format_duration, format_time, parse_duration
 from billhook.errors import Draining, OutOfResources
 from billhook.inbox import Inbox
-from billhook.inbox.condition_checks import Facts, number_text
+from billhook.inbox.condition_checks import Facts, Thresholds, number_text
 from billhook.inbox.conditions import Judgement, judge
 from billhook.inbox.overview import RUNS_LIMIT, HandlerBacklog, Overview, read_overview
 from billhook.inbox.pace import NOT_STORED
-from billhook.inbox.thresholds import Thresholds
 from billhook.program import in_program, program
 from billhook.status import through_text, types_of_models
 from billhook.type_names import shown_type

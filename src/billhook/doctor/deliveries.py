@@ -23,7 +23,7 @@ from billhook.printable import first_line, printable
 from billhook.type_names import shown_type
 
 if TYPE_CHECKING:
-    from billhook.inbox.diagnosis import SampledDelivery
+    from billhook.inbox import StoredDelivery
 
 
 TEST_USER_AGENT = "billhook-send"
@@ -38,11 +38,11 @@ _SLOWEST_SECONDS = 60
 _AHEAD_SECONDS = 5
 
 
-def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
+def payload_findings(sample: Sequence[StoredDelivery]) -> Iterator[Finding]:
     """Report types, fields and enumeration values that no model lists, each with an example."""
     examples: dict[tuple[str, str, str], tuple[Unlisted, int]] = {}
     numbers: Counter[tuple[str, str, str]] = Counter()
-    unknown_types: dict[str, list[SampledDelivery]] = {}
+    unknown_types: dict[str, list[StoredDelivery]] = {}
     for each in sample:
         if json.loads(each.headers).get("USER_AGENT") == TEST_USER_AGENT:
             continue  # its fields are not the service's
@@ -64,7 +64,7 @@ def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
         }
         for key, one in own.items():
             if key in examples or len(examples) < _MOST_FINDINGS:
-                examples.setdefault(key, (one, each.id))
+                examples.setdefault(key, (one, each.delivery_id))
                 numbers[key] += 1
     for key, (one, delivery_id) in examples.items():
         where = f"in {numbers[key]} of the newest deliveries, such as {delivery_id}"
@@ -90,7 +90,7 @@ def _unlisted_finding(event_type: str, one: Unlisted, where: str) -> Finding:
     )  # fmt: skip
 
 
-def _unknown_type(event_type: str, deliveries: Sequence[SampledDelivery]) -> Finding:
+def _unknown_type(event_type: str, deliveries: Sequence[StoredDelivery]) -> Finding:
     count = len(deliveries)
     if not event_type:
         return Finding(
@@ -116,7 +116,7 @@ def _unknown_type(event_type: str, deliveries: Sequence[SampledDelivery]) -> Fin
     )  # fmt: skip
 
 
-def clock_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
+def clock_findings(sample: Sequence[StoredDelivery]) -> Iterator[Finding]:
     """Compare the times of signing with the times of receipt: a delivery takes seconds, not minutes."""
     ages = sorted(
         (each.received_at - each.signed_at).total_seconds() for each in sample if each.signed_at is not None

@@ -18,15 +18,15 @@ from billhook.errors import BillhookError
 from billhook.extension import ENVIRON, get_state
 from billhook.inbox.condition_checks import Facts
 from billhook.inbox.conditions import Judgement, judge
-from billhook.inbox.diagnosis import SampledDelivery, newest_deliveries
 from billhook.inbox.overview import read_overview
+from billhook.inbox.searches import newest_deliveries
 from billhook.receiver.blueprint import webhook_routes
 
 if TYPE_CHECKING:
     from flask import Flask
 
     from billhook.handlers import ConnectedHandlers
-    from billhook.inbox import Inbox
+    from billhook.inbox import Inbox, StoredDelivery
     from billhook.inbox.overview import Overview
     from billhook.inbox.workers import WorkerFigures
     from billhook.settings import Settings
@@ -126,7 +126,7 @@ class Setup:
         return judge(facts)
 
     @cached_property
-    def sample(self) -> Sequence[SampledDelivery]:
+    def sample(self) -> Sequence[StoredDelivery]:
         """The newest deliveries; none if the inbox cannot be used."""
         return () if self.unusable else newest_deliveries(self.inbox, self.sample_size, _SAMPLE_BYTES)
 

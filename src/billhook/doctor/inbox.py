@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from billhook.clock import format_time
 from billhook.doctor.finding import Finding, Level
-from billhook.inbox.condition_checks import Facts, find_no_worker
+from billhook.inbox.condition_checks import Facts, worker_missing
 from billhook.inbox.conditions import CONDITIONS, LIMITS, HeldCondition, Severity
 from billhook.printable import printable
 
@@ -159,7 +159,7 @@ def about_worker(setup: Setup) -> Iterator[Finding]:
 
 def missing_worker(inbox: Inbox, settings: Settings, *, own_app: bool, now: datetime) -> Finding | None:
     """Return the finding that no worker seems to serve the inbox; None if one does."""
-    for _, text in find_no_worker(Facts(inbox, now, settings.engine)):
+    if text := worker_missing(Facts(inbox, now, settings.engine)):
         why, seen_at = "deliveries are stored, and no handler is called", inbox.worker_seen_at()
         if seen_at is not None:
             why = f"the last was seen at {format_time(seen_at)} UTC; {why}"

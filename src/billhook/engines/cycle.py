@@ -67,16 +67,17 @@ class LeaseTable:
         self._orphan_checks = 0
         self._orphan_check_at = 0.0
 
-    def capacity(self, settling: Iterable[Lease] = ()) -> int:
-        """Return how many more runs may be claimed, once the results of `settling` are written."""
-        return self._left(self.window, settling)
+    def capacity(self, settling: Iterable[Lease] = (), most: int | None = None) -> int:
+        """Return how many more runs may be claimed, once the results of `settling` are written.
+
+        The table then holds the window, or `most`.
+        """
+        held = len(self.runs) - sum(lease in self.runs for lease in settling)
+        return max(0, (self.window if most is None else most) - held)
 
     def idle_threads(self, settling: Iterable[Lease] = ()) -> int:
         """Return how many threads are free, once the results of `settling` are written."""
-        return self._left(self._threads, settling)
-
-    def _left(self, most: int, settling: Iterable[Lease]) -> int:
-        return max(0, most - len(self.runs) + sum(lease in self.runs for lease in settling))
+        return self.capacity(settling, self._threads)
 
     def add(self, run: ClaimedRun) -> None:
         """Hold a run whose claim is committed."""
@@ -276,15 +277,7 @@ class Cycle:
         self._announce(
             transaction.released, [each.plan for each in planned if each.plan.delivery_id in ours], claims
         )
-        self._dispatcher.report(
-            attempts=attempts,
-            settled=settled,
-            planned=planned,
-            planned_here=planned_here,
-            duplicates=transaction.duplicates,
-            superseded=transaction.superseded,
-            paused=transaction.paused,
-        )
+        self._dispatcher.report(transaction, attempts, settled, planned, planned_here)
         self._skipping = False
         if len(ours) < len(plans) or len(settled) < len(settling):
             self._check_skips({plan.delivery_id for plan in plans} - ours, settling - settled)
@@ -352,8 +345,8 @@ class Cycle:
             if not self._settle_alone(attempt):
                 self._unstorable.append(attempt)
                 text = "the result of run %d of handler %s cannot be stored, and is tried again alone"
-                extra = delivery_fields(attempt.delivery, handler=attempt.handler)
-                logger.error(text, attempt.run_result.run_id, attempt.handler, extra=extra)
+                run_id, delivery = attempt.run_result.run_id, attempt.delivery
+                logger.error(text, run_id, delivery.handler, extra=delivery_fields(delivery))
 
     def _settle_alone(self, attempt: AttemptResult) -> bool:
         """Settle one result, or the same with plainer texts; return whether the database took it."""
@@ -368,7 +361,7 @@ class Cycle:
         else:
             return False
         self._leases.remove([attempt.run_result.lease])
-        self._dispatcher.report(attempts=[attempt], settled=settled)
+        self._dispatcher.report(transaction, [attempt], settled)
         self._announce(transaction.released, [], [])  # what waited for it in its order is due now
         return True
 

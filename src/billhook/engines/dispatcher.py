@@ -11,8 +11,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from datetime import datetime, timedelta
+from dataclasses import KW_ONLY, dataclass, replace
+from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -34,16 +34,7 @@ from billhook.handlers import (
     retry_after,
 )
 from billhook.handlers.registered import missing_remedy
-from billhook.inbox import (
-    Claim,
-    ContentKey,
-    HandlerLimits,
-    RunOptions,
-    RunPlan,
-    RunResult,
-    RunState,
-    StoredDelivery,
-)
+from billhook.inbox import Claim, ContentKey, HandlerLimits, RunOptions, RunPlan, RunState, StoredDelivery
 from billhook.inbox.leases import LOST
 from billhook.inbox.operations import Backfill
 from billhook.logs import fields
@@ -61,30 +52,25 @@ UNHANDLED_TYPES_LIMIT = 1_000
 """Event types without a handler that a process remembers having logged: senders may invent new ones."""
 
 
+@dataclass(eq=False, repr=False)
 class Dispatcher:
-    """Plans, attempts and notifications for one app, with any engine."""
+    """Plans, attempts and notifications for one app, with any engine.
 
-    def __init__(
-        self,
-        handlers: ConnectedHandlers,
-        clock: Clock,
-        schedule: RetrySchedule,
-        *,
-        sender: object,
-        context: Callable[[], AbstractContextManager[object]],
-        jitter: float = 0.0,
-        client: Callable[[], BillingClient] | None = None,
-    ) -> None:
-        """`sender` is the app, `context` enters its context, `client` makes `delivery.client` on demand."""
-        self.clock = clock
-        self._handlers = handlers
-        self._schedule = schedule
-        self._jitter = jitter
-        self.sender = sender
-        self._context = context
-        self._client = client
+    `sender` is the app, `context` enters its context, `client` makes `delivery.client` on demand.
+    """
+
+    handlers: ConnectedHandlers
+    clock: Clock
+    schedule: RetrySchedule
+    _: KW_ONLY
+    sender: object
+    context: Callable[[], AbstractContextManager[object]]
+    jitter: float = 0.0
+    client: Callable[[], BillingClient] | None = None
+
+    def __post_init__(self) -> None:
         self._unhandled_types: set[str] = set()
-        self.report = partial(report, sender)
+        self.report = partial(report, self.sender)
         """Log and signal what a transaction did, once it is committed."""
 
     @cached_property
@@ -93,14 +79,14 @@ class Dispatcher:
 
         Of those with limits or aliases. Read once: they are registered before the first delivery is handled.
         """
-        return handler_limits(self._handlers)
+        return handler_limits(self.handlers)
 
     @cached_property
     def _queues(self) -> dict[str, int]:
         """The event types that an ordered handler gets, numbered alike if they share one."""
         of_handlers: defaultdict[str, set[str]] = defaultdict(set)
         for event_type in EVENT_TYPES:
-            for name, handler in self._handlers.by_name(event_type, unique=False).items():
+            for name, handler in self.handlers.by_name(event_type, unique=False).items():
                 if handler.ordered_by is not None:
                     of_handlers[name].add(event_type)
         queues: list[set[str]] = []
@@ -119,10 +105,6 @@ class Dispatcher:
             return -1 if self._queues else None
         return self._queues.get(event_type)
 
-    def count_handlers(self) -> int:
-        """Return how many handlers there are now: plain receivers may come and go."""
-        return self._handlers.count()
-
     def plan(self, received: Iterable[StoredDelivery]) -> list[PlannedDelivery]:
         """Plan one run for each handler of a delivery's event type, or its quarantine if it is unreadable."""
         planned = []
@@ -140,7 +122,7 @@ class Dispatcher:
             # `every`, too: a delivery whose only handlers are for other sources is not logged as unhandled.
             every = connected.get(stored.event_type)
             if every is None:
-                named = self._handlers.by_name(stored.event_type, unique=False)
+                named = self.handlers.by_name(stored.event_type, unique=False)
                 every = connected[stored.event_type] = list(named.values())
             handlers = [handler for handler in every if handler.handles(stored.source)]
             try:
@@ -159,8 +141,13 @@ class Dispatcher:
                     logger.exception(text, stored.event_type, extra=extra)
                 planned.append(_quarantined(stored, error, read_here))
             else:
-                if not every:
-                    self._log_unhandled(stored.event_type)
+                # Once for a type: blinker may have dropped a weakly connected receiver. Two threads may both
+                # log it once: not worth a lock.
+                logged = self._unhandled_types
+                if not every and stored.event_type not in logged and len(logged) < UNHANDLED_TYPES_LIMIT:
+                    logged.add(stored.event_type)
+                    text = "no handler for %s: its deliveries are stored and finished without a run"
+                    logger.info(text, stored.event_type, extra=fields(event_type=stored.event_type))
                 names = tuple([handler.name for handler in handlers])
                 is_plain = names and not options and self.limits.keys().isdisjoint(names)
                 claimable = stored if is_plain else None
@@ -169,31 +156,23 @@ class Dispatcher:
                 planned.append(PlannedDelivery(plan, stored, event))
         return planned
 
-    def _log_unhandled(self, event_type: str) -> None:
-        """Log once that a type has no handler: blinker may have dropped a weakly connected receiver."""
-        # Two threads may both log it once: not worth a lock.
-        if event_type not in self._unhandled_types and len(self._unhandled_types) < UNHANDLED_TYPES_LIMIT:
-            self._unhandled_types.add(event_type)
-            text = "no handler for %s: its deliveries are stored and finished without a run"
-            logger.info(text, event_type, extra=fields(event_type=event_type))
-
     def has_options(self, stored: StoredDelivery) -> bool:
         """Return whether a handler of the delivery has its runs in order, or knows content duplicates.
 
         Of a delivery whose type is not read yet: whether any handler has.
         """
         if stored.type_field is not None and not stored.event_type:
-            handlers = self._handlers.every()
+            handlers = self.handlers.every()
         else:
-            handlers = [*self._handlers.by_name(stored.event_type, unique=False).values()]
+            handlers = [*self.handlers.by_name(stored.event_type, unique=False).values()]
         return any(handler.has_run_options and handler.handles(stored.source) for handler in handlers)
 
     def find_handler(self, claim: Claim) -> Handler | None:
         """Return the handler of a claimed run; None if there is none here, or more than one."""
         try:
-            return self._handlers.find(claim.delivery.event_type, claim.handler)
+            return self.handlers.find(claim.delivery.event_type, claim.handler)
         except DuplicateHandlerName as error:  # connected after the start, which would have refused it
-            extra = delivery_fields(claim.delivery, handler=claim.handler, attempt=claim.attempt, cause=error)
+            extra = delivery_fields(claim, cause=error)
             logger.error("%s", error, extra=extra)  # noqa: TRY400 - the text says it all
             return None
 
@@ -204,7 +183,7 @@ class Dispatcher:
 
         `event` and `handler` spare parsing and looking up what the caller has already.
         """
-        delivery = _make_delivery(claim, self._client)
+        delivery = _make_delivery(claim, self.client)
         # Not kept from the planning: plain receivers may have been connected or dropped since.
         handler = handler or self.find_handler(claim)
         duration_seconds: float | None = None
@@ -234,7 +213,7 @@ class Dispatcher:
                 facts = {"delivery": delivery, "handler": delivery.handler}
                 signals.emit(signals.handler_started, self.sender, **facts)
                 started = time.monotonic()
-                failure = call(handler, self.sender, self._context, event, delivery)
+                failure = call(handler, self.sender, self.context, event, delivery)
                 duration_seconds = time.monotonic() - started
                 facts |= {"error": failure.exception if failure else None, "duration": duration_seconds}
                 signals.emit(signals.handler_ended, self.sender, **facts)
@@ -242,7 +221,7 @@ class Dispatcher:
 
     def _missing(self, claim: Claim) -> LookupError:
         name, event_type = claim.handler, claim.delivery.event_type
-        if name in self._handlers.names(event_type):
+        if name in self.handlers.names(event_type):
             return LookupError(f"two handlers are named {name!r} here: give one of them another name=")
         text = f"no handler of {event_type} is named {name!r} here"
         return LookupError(f"{text}: {missing_remedy(name)}")
@@ -258,23 +237,8 @@ class Dispatcher:
         failure = HandlerFailure.from_exception(RuntimeError(type(error).__name__))
         return self._result(claim, _make_delivery(claim), failure, None)
 
-    def interrupted(self, claim: Claim, due_at: datetime) -> RunResult:
-        """Return the result of an attempt still running when its worker stops: due again, and not counted."""
-        return RunResult(
-            run_id=claim.run_id,
-            token=claim.token,
-            delivery_id=claim.delivery.delivery_id,
-            attempt=claim.attempt,
-            state=RunState.DUE,
-            at=self.clock.now(),
-            due_at=due_at,
-            error="the worker was stopped, and the handler did not return within the grace",
-            uncounted=True,
-            ordered=claim.ordered,
-        )
-
     def _schedule_of(self, handler: Handler | None) -> RetrySchedule:
-        return (handler.retry if handler else None) or self._schedule
+        return (handler.retry if handler else None) or self.schedule
 
     def _result(
         self,
@@ -285,12 +249,12 @@ class Dispatcher:
         duration_seconds: float | None = None,
     ) -> AttemptResult:
         now = self.clock.now()
-        group = failure.group if failure else None
         state, due_at = RunState.SUCCEEDED, None
+        told: dict[str, str | None] = {}
         if failure is not None:
             # One that does not count was ended by us, by a stop or a neighbour's crash: it costs no retry.
             number, schedule = claim.attempt - claim.uncounted, self._schedule_of(handler)
-            wait_seconds = retry_after(failure.exception, number, schedule, jitter=self._jitter)
+            wait_seconds = retry_after(failure.exception, number, schedule, jitter=self.jitter)
             # Of the last attempt too: a Discard is a decision, and no failure.
             if isinstance(failure.exception, Discard):
                 state = RunState.DISCARDED
@@ -298,22 +262,11 @@ class Dispatcher:
                 state = RunState.DEAD
             else:
                 state, due_at = RunState.DUE, now + timedelta(seconds=wait_seconds)
-        result = RunResult(
-            run_id=claim.run_id,
-            token=claim.token,
-            delivery_id=claim.delivery.delivery_id,
-            attempt=claim.attempt,
-            state=state,
-            at=now,
-            due_at=due_at,
-            error=failure.error if failure else None,
-            traceback=failure.traceback if failure else None,
-            duration_seconds=duration_seconds,
-            group=group.key if group else None,
-            place=group.place if group else None,
-            ordered=claim.ordered,
-        )
-        return AttemptResult(result, delivery, claim.handler, failure)
+            told = {"error": failure.error, "traceback": failure.traceback}
+            if failure.group is not None:
+                told |= {"group": failure.group.key, "place": failure.group.place}
+        result = claim.ended(state, now, due_at=due_at, duration_seconds=duration_seconds, **told)
+        return AttemptResult(result, delivery, failure)
 
 
 def run_options(handler: Handler, stored: StoredDelivery, event: Event | UnknownEvent) -> RunOptions:

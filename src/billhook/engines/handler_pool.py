@@ -46,23 +46,21 @@ class _HandlerThread:
     abandoned: bool = False
 
 
+@dataclass(eq=False, repr=False)
 class HandlerPool:
     """A fixed number of daemon threads.
 
     Python cannot stop a thread: one whose handler is past its time-out is abandoned and replaced. An async
-    handler is cancelled first, and keeps its thread if that ends it.
+    handler is cancelled first, and keeps its thread if that ends it. The threads call `wake` when an attempt
+    has ended, and when one starts that times out sooner than `seconds_to_timeout` said last.
     """
 
-    def __init__(self, dispatcher: Dispatcher, threads: int, wake: Callable[[], None]) -> None:
-        """Start the threads.
+    dispatcher: Dispatcher
+    size: int
+    wake: Callable[[], None]
 
-        They call `wake` when an attempt has ended, and when one starts that times out sooner than
-        `seconds_to_timeout` said last.
-        """
-        self._dispatcher = dispatcher
-        self._wake = wake
+    def __post_init__(self) -> None:
         self._announced_deadline = math.inf
-        self._size = threads
         # One queue for all threads: a slow handler delays no run that another thread could take.
         self._queue: SimpleQueue[ClaimedRun | None] = SimpleQueue()
         # Threads append, and only the owner of the pool pops: a deque needs no lock for that.
@@ -94,7 +92,7 @@ class HandlerPool:
         for thread, run in late:
             self._abandon(thread, run)
         # Places of abandoned and crashed threads; also another try after the system refused one.
-        if len(self._threads) < self._size:
+        if len(self._threads) < self.size:
             self._start_threads()
         attempts = [self._finished.popleft() for _ in range(len(self._finished))]
         return attempts, [self._expired.popleft() for _ in range(len(self._expired))]
@@ -139,7 +137,7 @@ class HandlerPool:
     def _start_threads(self) -> None:
         # Daemons: an abandoned handler must not keep the process from exiting.
         self._starved = False
-        while len(self._threads) < self._size and not self._closed:
+        while len(self._threads) < self.size and not self._closed:
             thread = _HandlerThread()
             thread.thread = threading.Thread(
                 target=self._work, args=(thread,), name="billhook-handler", daemon=True
@@ -151,7 +149,7 @@ class HandlerPool:
                 logger.error(  # noqa: TRY400 - the text says it all
                     "could not start handler thread (%d of %d running): %s",
                     running,
-                    self._size,
+                    self.size,
                     error,
                     extra=fields(cause=error, count=running),
                 )
@@ -178,17 +176,17 @@ class HandlerPool:
             if thread.run is not None and not thread.abandoned:
                 self._expired.append(thread.run)
             with suppress(Exception):
-                self._wake()
+                self.wake()
         finally:
             EVENT_LOOPS.close()
 
     def _execute(self, thread: _HandlerThread, run: ClaimedRun) -> None:
-        claim, dispatcher = run.claim, self._dispatcher
+        claim, dispatcher = run.claim, self.dispatcher
         if dispatcher.clock.now() >= run.leased_until:
             thread.run = None
             # This machine slept past the lease: another worker may have called the handler by now.
             self._expired.append(run)
-            self._wake()
+            self.wake()
             return
         try:
             handler = dispatcher.find_handler(claim)
@@ -198,15 +196,14 @@ class HandlerPool:
         except BaseException as error:
             # Not the handler's error, which attempt() returns, but ours: the run must not stay claimed.
             text = "internal error while calling handler %s"
-            extra = delivery_fields(claim.delivery, handler=claim.handler, attempt=claim.attempt, cause=error)
-            logger.exception(text, claim.handler, extra=extra)
+            logger.exception(text, claim.handler, extra=delivery_fields(claim, cause=error))
             result = dispatcher.crashed(claim, error)
         with self._lock:
             if thread.abandoned:
                 return  # timed out meanwhile: that result is reported, and another thread has this place
             thread.run = thread.timeout_at = None
         self._finished.append(result)
-        self._wake()
+        self.wake()
 
     def _set_timeout(self, thread: _HandlerThread, handler: Handler, seconds: float) -> None:
         # An async handler is cancelled; it is abandoned if that does not end it.
@@ -216,26 +213,20 @@ class HandlerPool:
             thread.timeout_at = time.monotonic() + seconds + grace
             earlier = thread.timeout_at < self._announced_deadline
         if earlier:
-            self._wake()
+            self.wake()
 
     def _abandon(self, thread: _HandlerThread, run: ClaimedRun) -> None:
         """Report a thread's attempt as timed out, and give its place to another thread."""
         # Made outside the lock, in which the threads report their results; so it is checked again.
-        result = self._dispatcher.timed_out(run.claim, thread.handler, thread.timeout_seconds)
+        result = self.dispatcher.timed_out(run.claim, thread.handler, thread.timeout_seconds)
         with self._lock:
             if thread.run is not run:
                 return  # it returned just now
             thread.abandoned = True
             self._threads.remove(thread)
             self._abandoned.append(thread)
-        text, claim = "handler %s is past its time-out; its thread is abandoned", run.claim
+        text = "handler %s is past its time-out; its thread is abandoned"
         # No error: that is a run which is dead, as it is after the last attempt.
-        extra = delivery_fields(
-            claim.delivery,
-            handler=claim.handler,
-            attempt=claim.attempt,
-            cause="timeout",
-            duration=thread.timeout_seconds,
-        )
-        logger.warning(text, claim.handler, extra=extra)
+        extra = delivery_fields(run.claim, cause="timeout", duration=thread.timeout_seconds)
+        logger.warning(text, run.claim.handler, extra=extra)
         self._finished.append(result)

@@ -86,8 +86,8 @@ class _CallersThread(HandlerPool):
 
     def finished(self) -> tuple[list[AttemptResult], list[ClaimedRun]]:
         for run in self.cancel_queued():
-            if self._dispatcher.clock.now() >= run.leased_until:
+            if self.dispatcher.clock.now() >= run.leased_until:
                 self._expired.append(run)
             else:
-                self._finished.append(self._dispatcher.attempt(run.claim, run.event))
+                self._finished.append(self.dispatcher.attempt(run.claim, run.event))
         return super().finished()

@@ -15,6 +15,7 @@ from billhook.clock import format_ago
 from billhook.engines.watch import Watch
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox, WorkerRecord
+from billhook.inbox.actions import prune_actions
 from billhook.inbox.retention import Cutoffs
 from billhook.inbox.worker_list import list_workers
 from billhook.logs import LimitedLog, fields
@@ -128,27 +129,22 @@ class MaintenanceOptions:
 AS_SHIPPED = MaintenanceOptions()
 
 
+@dataclass(eq=False, repr=False)
 class Maintenance:
     """Call `run_if_due` whenever there is time; it does little at a time and never raises.
 
     Several processes may do it side by side: none waits for another's rows.
     """
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        options: MaintenanceOptions,
-        *,
-        registration: WorkerRegistration | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._inbox = inbox
-        self._options = options
-        self._registration = registration
-        self._monotonic = monotonic
+    inbox: Inbox
+    options: MaintenanceOptions
+    registration: WorkerRegistration | None = None
+    monotonic: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         # At random, so that processes which started together do not prune together.
-        self._next_at = monotonic() + FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
-        self._count_at = monotonic() + COUNT_SECONDS
+        later = FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
+        self._next_at, self._count_at = self.monotonic() + later, self.monotonic() + COUNT_SECONDS
         self._restart_at = 0.0
         self._failures = LimitedLog(logger, interval_seconds=FAILED_LOG_SECONDS)
         self._after = 0
@@ -156,25 +152,25 @@ class Maintenance:
 
     def start(self) -> None:
         """Look for issues from now on, also while no poll succeeds."""
-        if self._options.watch is not None:
-            self._options.watch.start()
+        if self.options.watch is not None:
+            self.options.watch.start()
 
     def run_if_due(self, now: datetime) -> float:
         """Do the next small step if it is due; return the seconds until one is due again."""
-        started = self._monotonic()
+        started = self.monotonic()
         if started >= self._count_at:
             self._count_at = self._safely("counting", self._advance_watermark, now, COUNT_SECONDS)
         elif started >= self._next_at:
             self._next_at = self._safely("retention pass", self._prune, now, FAILED_SECONDS)
-        pause = max(0.0, min(self._count_at, self._next_at) - self._monotonic())
-        return pause if self._registration is None else min(pause, self._registration.refresh(now))
+        pause = max(0.0, min(self._count_at, self._next_at) - self.monotonic())
+        return pause if self.registration is None else min(pause, self.registration.refresh(now))
 
     def close(self) -> None:
         """Record that this worker stopped, and end its watch."""
-        if self._options.watch is not None:
-            self._options.watch.stop()
-        if self._registration is not None:
-            self._registration.stop()
+        if self.options.watch is not None:
+            self.options.watch.stop()
+        if self.registration is not None:
+            self.registration.stop()
 
     def _safely(
         self, what: str, step: Callable[[datetime], float], now: datetime, again_seconds: float
@@ -189,27 +185,27 @@ class Maintenance:
             again_seconds = FAILED_SECONDS
             text = "%s failed, retrying in %.0f s"
             logger.exception(text, what, again_seconds, extra=fields(cause=error))
-        return again_seconds + self._monotonic()
+        return again_seconds + self.monotonic()
 
     def _advance_watermark(self, now: datetime) -> float:
-        started = self._monotonic()
-        least = MIN_PAUSE_SECONDS if self._inbox.advance_watermark(now) else COUNT_SECONDS
-        return max(least, PAUSE_FACTOR * (self._monotonic() - started))
+        started = self.monotonic()
+        least = MIN_PAUSE_SECONDS if self.inbox.advance_watermark(now) else COUNT_SECONDS
+        return max(least, PAUSE_FACTOR * (self.monotonic() - started))
 
     def _prune(self, now: datetime) -> float:
         """Prune one batch and return the pause after it. A pass skips what earlier ones of the day saw."""
-        started = self._monotonic()
+        started = self.monotonic()
         if started >= self._restart_at:
             self._after, self._restart_at = 0, started + RESTART_SECONDS
-        cutoffs = Cutoffs.of(now, self._options.retention_days, self._options.key_days)
-        result = self._inbox.prune(cutoffs, self._after, self._inbox.database.prune_rows)
+        cutoffs = Cutoffs.of(now, self.options.retention_days, self.options.key_days)
+        result = self.inbox.prune(cutoffs, self._after, self.inbox.database.prune_rows)
         self._after = result.after
         self._pruned += result.total
-        if not result.over or self._inbox.compact_counts(now):
-            took = self._monotonic() - started
+        if not result.over or self.inbox.compact_counts(now):
+            took = self.monotonic() - started
             factor = QUICK_PAUSE_FACTOR if took <= QUICK_SECONDS else PAUSE_FACTOR
             return max(MIN_PAUSE_SECONDS, factor * took)
-        self._inbox.prune_actions(now)
+        prune_actions(self.inbox, now)
         if self._pruned:
             text = "pruned %d deliveries past their retention"
             logger.info(text, self._pruned, extra=fields(count=self._pruned))

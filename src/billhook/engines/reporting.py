@@ -16,15 +16,7 @@ from billhook.clock import format_ago, format_time
 from billhook.errors import BillhookError
 from billhook.events import Event, UnknownEvent
 from billhook.handlers import Delivery, HandlerFailure
-from billhook.inbox import (
-    Inbox,
-    PausedHandler,
-    RunPlan,
-    RunResult,
-    RunState,
-    StoredDelivery,
-    UncalledRun,
-)
+from billhook.inbox import Claim, Inbox, InboxTransaction, RunPlan, RunResult, RunState, StoredDelivery
 from billhook.logs import EscapedTracebacks, Fields, fields
 from billhook.printable import first_line
 from billhook.program import in_program
@@ -46,20 +38,16 @@ class AttemptResult(NamedTuple):
 
     run_result: RunResult
     delivery: Delivery
-    handler: str
     failure: HandlerFailure | None
 
 
 def report(
     sender: object,
-    *,
-    attempts: Sequence[AttemptResult] = (),
-    settled: Collection[tuple[int, int]] = (),
+    transaction: InboxTransaction,
+    attempts: Sequence[AttemptResult],
+    settled: Collection[tuple[int, int]],
     planned: Sequence[PlannedDelivery] = (),
     planned_here: Collection[int] = (),
-    duplicates: Sequence[UncalledRun] = (),
-    superseded: Sequence[UncalledRun] = (),
-    paused: Sequence[PausedHandler] = (),
 ) -> None:
     """Log and signal what a transaction did to the runs of one app, once it is committed.
 
@@ -72,20 +60,29 @@ def report(
         if attempt.run_result.lease in settled:
             _report_attempt(sender, attempt)
         else:
-            text, run_id = "run %d of handler %s lost its lease; not settled", attempt.run_result.run_id
-            extra = delivery_fields(attempt.delivery, handler=attempt.handler)
-            logger.warning(text, run_id, attempt.handler, extra=extra)
-    stored = {each.stored.delivery_id: each.stored for each in planned} if duplicates else {}
-    for plan, delivery, _ in planned:
-        if plan.error is not None and delivery.delivery_id in planned_here:
-            _report_quarantined(sender, delivery, plan.error)
-    for duplicate in duplicates:
-        _report_duplicate(sender, duplicate, stored[duplicate.delivery_id])
-    for one in superseded:
+            text, delivery = "run %d of handler %s lost its lease; not settled", attempt.delivery
+            run_id = attempt.run_result.run_id
+            logger.warning(text, run_id, delivery.handler, extra=delivery_fields(delivery))
+    stored = {each.stored.delivery_id: each.stored for each in planned}
+    for plan, unread, _ in planned:
+        delivery_id = unread.delivery_id
+        if plan.error is not None and delivery_id in planned_here:
+            text, why = "delivery %d (%s) is quarantined: %s", first_line(json.loads(plan.error)["error"])
+            event_type, extra = unread.event_type, delivery_fields(unread, cause="quarantined")
+            logger.error(text, delivery_id, event_type or "no type", why, extra=extra)
+            facts = {"delivery_id": delivery_id, "event_type": event_type, "error": plan.error}
+            signals.emit(signals.delivery_quarantined, sender, **facts)
+    for delivery_id, handler, first in transaction.duplicates:
+        text = "delivery %d is a content duplicate of delivery %d: handler %s not called"
+        extra = delivery_fields(stored[delivery_id], handler=handler, cause="twin")
+        logger.info(text, delivery_id, first, handler, extra=extra)
+        facts = {"event_type": stored[delivery_id].event_type, "handler": handler, "twin_of": first}
+        signals.emit(signals.delivery_twin, sender, delivery_id=delivery_id, **facts)
+    for delivery_id, handler, newer in transaction.superseded:
         text = "delivery %d is superseded by delivery %d: handler %s not called"
-        extra = fields(delivery_id=one.delivery_id, handler=one.handler, cause="superseded")
-        logger.info(text, one.delivery_id, one.other, one.handler, extra=extra)
-    for stopped in paused:
+        extra = fields(delivery_id=delivery_id, handler=handler, cause="superseded")
+        logger.info(text, delivery_id, newer, handler, extra=extra)
+    for stopped in transaction.paused:
         text = "handler %s paused: %s; its deliveries wait for %s"
         hint = in_program(f"`billhook handlers resume {stopped.name}`")
         why = first_line(stopped.why or "")
@@ -95,14 +92,14 @@ def report(
 
 def _report_attempt(sender: object, attempt: AttemptResult) -> None:
     result, failure = attempt.run_result, attempt.failure
-    facts: dict[str, Any] = {"delivery": attempt.delivery, "handler": attempt.handler}
+    delivery, handler = attempt.delivery, attempt.delivery.handler
+    facts: dict[str, Any] = {"delivery": delivery, "handler": handler}
     if failure is None or result.state is RunState.DISCARDED:
         signals.emit(signals.handler_succeeded, sender, **facts)
         return
     facts["error"] = error = failure.exception
-    about, why = (attempt.handler, result.delivery_id), first_line(failure.error)
-    seconds = result.duration_seconds
-    extra = delivery_fields(attempt.delivery, handler=attempt.handler, cause=error, duration=seconds)
+    about, why = (handler, result.delivery_id), first_line(failure.error)
+    extra = delivery_fields(delivery, cause=error, duration=result.duration_seconds)
     if result.state is RunState.DUE:
         text = "handler %s failed on delivery %d (attempt %d), retrying %s: %s"
         moment = _moment(result.due_at, result.at)
@@ -115,30 +112,13 @@ def _report_attempt(sender: object, attempt: AttemptResult) -> None:
         signals.emit(signals.handler_dead, sender, **facts)
 
 
-def _report_quarantined(sender: object, stored: StoredDelivery, error: str) -> None:
-    text, why = "delivery %d (%s) is quarantined: %s", first_line(json.loads(error)["error"])
-    extra = delivery_fields(stored, cause="quarantined")
-    logger.error(text, stored.delivery_id, stored.event_type or "no type", why, extra=extra)
-    facts = {"delivery_id": stored.delivery_id, "event_type": stored.event_type, "error": error}
-    signals.emit(signals.delivery_quarantined, sender, **facts)
-
-
-def _report_duplicate(sender: object, duplicate: UncalledRun, stored: StoredDelivery) -> None:
-    delivery_id, handler, twin_of = duplicate
-    text = "delivery %d is a content duplicate of delivery %d: handler %s not called"
-    extra = delivery_fields(stored, handler=handler, cause="twin")
-    logger.info(text, delivery_id, twin_of, handler, extra=extra)
-    facts = {"event_type": stored.event_type, "handler": handler, "twin_of": twin_of}
-    signals.emit(signals.delivery_twin, sender, delivery_id=delivery_id, **facts)
-
-
-def delivery_fields(delivery: Delivery | StoredDelivery, **more: Unpack[Fields]) -> dict[str, object]:
-    """Return the `extra` of a log record about a delivery, as `billhook.logs.fields` does."""
+def delivery_fields(about: Delivery | StoredDelivery | Claim, **more: Unpack[Fields]) -> dict[str, object]:
+    """Return the `extra` of a log record about a delivery or an attempt, as `billhook.logs.fields` does."""
+    delivery = about.delivery if isinstance(about, Claim) else about
     more |= {"source": delivery.source, "key": delivery.key, "event_type": delivery.event_type}
-    if isinstance(delivery, Delivery):
-        more |= {"delivery_id": delivery.id, "attempt": delivery.attempt}
-    else:
-        more["delivery_id"] = delivery.delivery_id
+    if not isinstance(about, StoredDelivery):
+        more |= {"handler": about.handler, "attempt": about.attempt}
+    more["delivery_id"] = delivery.id if isinstance(delivery, Delivery) else delivery.delivery_id
     return fields(**more)
 
 

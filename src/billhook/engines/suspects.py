@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Set
+from dataclasses import dataclass
 from enum import Enum
 
 from billhook.inbox import Lease
@@ -32,16 +33,16 @@ class ClaimMode(Enum):
     A_SUSPECT = "a suspect"
 
 
+@dataclass(eq=False, repr=False)
 class SuspectPolicy:
     """The decision for one worker, made once a poll. Times are seconds of a monotonic clock."""
 
-    def __init__(
-        self, lease_seconds: float, threads: int, *, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._lease_seconds = lease_seconds
-        self._period_seconds = lease_seconds / 3
-        self._threads = threads
-        self._monotonic = monotonic
+    lease_seconds: float
+    threads: int
+    monotonic: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._period_seconds = self.lease_seconds / 3
         self.overlong: Set[Lease] = frozenset()
         """Attempts, of suspects and of ordinary runs, that took longer than the lease time."""
         self._running: Lease | None = None
@@ -68,7 +69,7 @@ class SuspectPolicy:
 
     def next_mode(self, started: Set[Lease], *, suspect_due: bool, ordinary_due: bool) -> ClaimMode:
         """Decide what to claim now; `started` are the leases of attempts that are not done."""
-        now = self._monotonic()
+        now = self.monotonic()
         # The leases of attempts that have ended are removed: the worker must not wait for them or count them.
         self.overlong &= started
         if self._running is not None:
@@ -79,7 +80,7 @@ class SuspectPolicy:
                 self._unblock(now)
             self._running = None
         # With every thread in an overlong attempt, a suspect could not start anyway.
-        if not suspect_due or len(self.overlong) >= self._threads:
+        if not suspect_due or len(self.overlong) >= self.threads:
             if self._due_since is not None:
                 self._unblock(now)
             return ClaimMode.ORDINARY
@@ -88,7 +89,7 @@ class SuspectPolicy:
         if self._blocked_until is not None and now >= self._blocked_until:
             self._unblock(now)
             return ClaimMode.ORDINARY
-        if now - self._blocked_since >= self._lease_seconds:  # waited long enough for what was started
+        if now - self._blocked_since >= self.lease_seconds:  # waited long enough for what was started
             self.overlong = frozenset(started)
         return ClaimMode.NOTHING if started - self.overlong else ClaimMode.A_SUSPECT
 
@@ -111,21 +112,21 @@ class SuspectPolicy:
 
     def started(self, lease: Lease | None) -> None:
         """Record the suspect that was claimed; None if another worker had claimed it first."""
-        now = self._monotonic()
+        now = self.monotonic()
         if lease is None:
             self._unblock(now)
             return
-        self._running, self._running_until = lease, now + self._lease_seconds
+        self._running, self._running_until = lease, now + self.lease_seconds
         if self._blocked_since is not None and self._blocked_until is None:
             self._blocked_until = now + self._period_seconds
 
     def seconds_to_change(self) -> float | None:
         """Return the seconds until `next_mode` may change by time alone; None if it would not."""
-        now = self._monotonic()
+        now = self.monotonic()
         if self._running is not None:
             return max(0.0, self._running_until - now)
         if self._blocked_since is not None:
-            return max(0.0, self._blocked_since + self._lease_seconds - now)
+            return max(0.0, self._blocked_since + self.lease_seconds - now)
         if self._due_since is not None:
             return max(0.0, max(self._ordinary_until, self._due_since + self._period_seconds) - now)
         return None

@@ -68,7 +68,7 @@ class ThreadEngine(Engine):
                 raise
             self._worker = worker
             self._stopped = False
-        if not self.dispatcher.count_handlers():
+        if not self.dispatcher.handlers.count():
             logger.warning(
                 "no handler is registered: deliveries are stored and marked as done; "
                 "pass handlers to Billhook(handlers=[...]), or set BILLHOOK_HANDLERS"

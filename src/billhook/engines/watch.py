@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from billhook.concurrency import reset_in_child, start_thread
@@ -42,20 +43,16 @@ STOP_SECONDS = 1.0
 FAILED_LOG_SECONDS = 60.0
 
 
+@dataclass(eq=False, repr=False)
 class Watch:
     """Looks and has people told, until it is stopped."""
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        now: Callable[[], datetime],
-        notifier: Notifier | None = None,
-        outage: OutageNotifier | None = None,
-    ) -> None:
-        self._inbox = inbox
-        self._now = now
-        self._notifier = notifier
-        self._outage = outage
+    inbox: Inbox
+    now: Callable[[], datetime]
+    notifier: Notifier | None = None
+    outage: OutageNotifier | None = None
+
+    def __post_init__(self) -> None:
         self._failures = LimitedLog(logger, interval_seconds=FAILED_LOG_SECONDS)
         self._reset()
         reset_in_child(self._reset)
@@ -109,8 +106,8 @@ class Watch:
 
     def close(self) -> None:
         """Let another process send."""
-        if self._notifier is not None:
-            self._notifier.stop()
+        if self.notifier is not None:
+            self.notifier.stop()
 
     def _work(self) -> None:
         pause = 0.0 if self._patience is None else WEB_SECONDS
@@ -125,34 +122,31 @@ class Watch:
         try:
             self._look(started)
             took = time.monotonic() - started
-            if self._outage is not None:
-                self._outage.readable()
-            if self._notifier is not None:
-                self._notifier.send_due()
+            if self.outage is not None:
+                self.outage.readable()
+            if self.notifier is not None:
+                self.notifier.send_due()
             self.failed = False
         except BillhookError as error:
             text = f"could not look for issues, retrying in {LOOK_SECONDS:.0f} s: {printable(str(error))}"
             self._failures.log("look", logging.WARNING, text, cause=error)
-            if self._outage is not None and is_outage(error):
-                _tell(self._outage, error)
+            if self.outage is not None and is_outage(error):
+                try:
+                    self.outage.unreadable(error)
+                except Exception as failure:
+                    text = "could not tell that the inbox cannot be read"
+                    logger.exception(text, extra=fields(cause=failure))
         except Exception as error:
             logger.exception("could not look for issues", extra=fields(cause=error))
         return max(LOOK_SECONDS if self._patience is None else WEB_SECONDS, PAUSE_FACTOR * took)
 
     def _look(self, started: float) -> None:
-        now = self._now()
-        if self._patience is not None and now - looked_at(self._inbox) < self._patience:
+        now = self.now()
+        if self._patience is not None and now - looked_at(self.inbox) < self._patience:
             return
         with_figures = started >= self._figures_at
         if with_figures:
             self._figures_at = started + FIGURES_SECONDS
-            log_row_security(self._inbox)
-        update_issues(self._inbox, now, with_figures=with_figures)
-        record_look(self._inbox, now)
-
-
-def _tell(outage: OutageNotifier, error: BillhookError) -> None:
-    try:
-        outage.unreadable(error)
-    except Exception as failure:
-        logger.exception("could not tell that the inbox cannot be read", extra=fields(cause=failure))
+            log_row_security(self.inbox)
+        update_issues(self.inbox, now, with_figures=with_figures)
+        record_look(self.inbox, now)

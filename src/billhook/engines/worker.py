@@ -162,7 +162,7 @@ class Worker(Cycle):
         # Not a threading.Event: a signal handler may call `stop` while this thread is inside its wait().
         self._stopping = False
         registration = WorkerRegistration(
-            inbox, self._owner, engine, dispatcher.count_handlers, threads=threads
+            inbox, self._owner, engine, dispatcher.handlers.count, threads=threads
         )
         self._maintenance = Maintenance(inbox, maintenance, registration=registration)
         self._failures = 0
@@ -419,8 +419,8 @@ class Worker(Cycle):
 
         Not by letting their leases expire, which would make suspects of them although we end them.
         """
-        due_at = self._dispatcher.clock.now() + self._lease_time
-        results = [self._dispatcher.interrupted(run.claim, due_at) for run in self._leases.runs.values()]
+        now = self._dispatcher.clock.now()
+        results = [run.claim.interrupted(now, now + self._lease_time) for run in self._leases.runs.values()]
         try:
             with self._inbox.transaction(self._owner) as transaction:
                 transaction.settle(results, self._dispatcher.clock.now)

@@ -44,6 +44,7 @@ class EventLoops:
         It is cancelled when its time is over: raises TimeoutError then, or what it raises itself.
         """
         import asyncio  # imported here, because it takes a twelfth of the time of `import billhook`
+        from concurrent.futures import ThreadPoolExecutor
 
         limited = _limit(coroutine, timeout_seconds)
         if threads_are_greenlets():
@@ -52,7 +53,8 @@ class EventLoops:
             with self._greenlets:
                 return copy_context().run(asyncio.run, limited)
         if asyncio._get_running_loop() is not None:  # an async test that delivers to the engine `inline`
-            return _in_a_thread(copy_context().run, asyncio.run, limited)
+            with ThreadPoolExecutor(1, "billhook-handler") as executor:
+                return executor.submit(copy_context().run, asyncio.run, limited).result()
         return self._run_here(limited)
 
     def _run_here(self, coroutine: Coroutine[Any, Any, object]) -> object:
@@ -123,13 +125,6 @@ async def _limit(coroutine: Coroutine[Any, Any, object], seconds: float | None) 
         cancelled = error.__cause__ or error.__context__
         frames = None if cancelled is None else cancelled.__traceback__
         raise TimeoutError(text).with_traceback(frames and frames.tb_next) from None
-
-
-def _in_a_thread(function: Any, *arguments: Any) -> object:
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1, "billhook-handler") as executor:
-        return executor.submit(function, *arguments).result()
 
 
 EVENT_LOOPS = EventLoops()

@@ -68,7 +68,7 @@ class Rate(NamedTuple):
 
 
 def _name(option: str, name: Any) -> Any:
-    if name is None or (isinstance(name, str) and 0 < len(name) <= NAME_LENGTH and name.isprintable()):
+    if isinstance(name, str) and 0 < len(name) <= NAME_LENGTH and name.isprintable():
         return name
     raise ConfigError(f"a handler's name is {name!r:.80}: give 1 to {NAME_LENGTH} printable characters")
 
@@ -77,9 +77,7 @@ def _names(option: str, names: object) -> tuple[str, ...]:
     return tuple(_name(option, name) for name in _texts(option, names))
 
 
-def _retry(option: str, waits: object) -> RetrySchedule | None:
-    if waits is None:
-        return None
+def _retry(option: str, waits: object) -> RetrySchedule:
     if isinstance(waits, str) or not isinstance(waits, Iterable):
         kind = "the text " if isinstance(waits, str) else ""
         raise ConfigError(
@@ -89,21 +87,19 @@ def _retry(option: str, waits: object) -> RetrySchedule | None:
     return RetrySchedule.of(waits)
 
 
-def _seconds(option: str, seconds: Any) -> float | None:
-    if seconds is None or (isinstance(seconds, int | float) and 0 < seconds <= 86_400):
+def _seconds(option: str, seconds: Any) -> float:
+    if isinstance(seconds, int | float) and 0 < seconds <= 86_400:
         return seconds
     raise ConfigError(f"{option} is {seconds!r}: it must be above 0 and at most 86400")
 
 
-def _number(option: str, value: Any) -> int | None:
-    if value is None or (type(value) is int and 0 < value <= MOST_RUNS):
+def _number(option: str, value: Any) -> int:
+    if type(value) is int and 0 < value <= MOST_RUNS:
         return value
     raise ConfigError(f"{option} is {value!r}: it must be a whole number from 1 to {MOST_RUNS}")
 
 
-def _rate(option: str, text: object) -> Rate | None:
-    if text is None:
-        return None
+def _rate(option: str, text: object) -> Rate:
     example = 'as "10/s", "100/min", "1000/h" or "5000/d"'
     if not isinstance(text, str):
         raise ConfigError(f"rate is {text!r}: write it as a text, a number and a unit, {example}")
@@ -143,6 +139,8 @@ HEADINGS = {
 
 class HandlerOption(NamedTuple):
     """One option of a handler: `parse` takes its name and what was given, `words` its value, if it is set.
+
+    What is given as None is not parsed where that is the default.
 
     Options with the same `heading`, one of HEADINGS, share a column; without one it is shown in none. `key`
     is that of `--json`, where it is not the name. One that is `for_types` is of handlers of certain event
@@ -248,8 +246,10 @@ def parse_options(
             near = get_close_matches(name, known, n=1)
             hint = f". Did you mean '{near[0]}'?" if near else ""
             raise TypeError(f"Handlers.{call}() got an unexpected keyword argument '{name}'{hint}")
+        if given is None and getattr(Options, name) is None:
+            continue
         parsed[name] = value = OPTIONS[name].parse(name, given)
-        if OPTIONS[name].of_fields and value is not None:
+        if OPTIONS[name].of_fields:
             for each in value if isinstance(value, tuple) else (value,):
                 _check_field(name, each, event_types)
     if parsed.get("newest_only") and parsed.get("ordered_by") is None:

@@ -13,12 +13,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.retention import prune_actions
 from billhook.inbox.schema import action, issue
 from billhook.inbox.sql import in_values
 from billhook.logs import fields
@@ -26,6 +25,8 @@ from billhook.printable import printable
 
 logger = logging.getLogger("billhook.actions")
 
+KEPT_FOR = timedelta(days=396)
+"""How long a row is kept: 13 months, a year and the time to look at it."""
 _LONGEST_WHO = 100
 _ISSUE = re.compile(r"issue (\w+)")
 _MOST_RANGES = 50
@@ -44,25 +45,26 @@ class Action:
     deliveries: int | None
 
 
+@dataclass(eq=False, repr=False)
 class ActionRecorder:
     """Counts what an action has changed, in its row; see `recorded`."""
 
-    def __init__(self, inbox: Inbox, action_id: int, which: str) -> None:
-        self._inbox = inbox
-        self._id = action_id
-        self._selected_by = which
+    inbox: Inbox
+    action_id: int
+    selected_by: str
+    deliveries: int | None = None
+
+    def __post_init__(self) -> None:
         self._ranges: list[tuple[int, int]] = []
-        self.which = which
-        self.deliveries: int | None = None
+        self.which = self.selected_by
 
     def add(self, number: int, delivery_ids: Iterable[int] = ()) -> None:
         """Add `number` changed deliveries; `delivery_ids` are those that the conditions selected."""
         self.deliveries = (self.deliveries or 0) + number
         ids = _text(_merge(self._ranges, delivery_ids))
-        self.which = ": ".join(filter(None, [self._selected_by, ids]))
+        self.which = ": ".join(filter(None, [self.selected_by, ids]))
         values = {"deliveries": self.deliveries, "which": self.which}
-        with self._inbox.database.write() as connection:
-            connection.execute(update(action).where(action.c.id == self._id).values(values))
+        self.inbox.apply(update(action).where(action.c.id == self.action_id).values(values))
 
 
 @contextmanager
@@ -75,8 +77,8 @@ def recorded(inbox: Inbox, who: str, what: str, which: str, now: datetime) -> It
     """
     who = printable(who)[:_LONGEST_WHO]
     row = {"at": now, "who": who, "what": what, "which": which}
+    prune_actions(inbox, now)
     with inbox.database.write() as connection:
-        prune_actions(connection, now)
         action_id = connection.execute(insert(action).values(row).returning(action.c.id)).scalar_one()
     recorder = ActionRecorder(inbox, action_id, which)
     try:
@@ -88,6 +90,11 @@ def recorded(inbox: Inbox, who: str, what: str, which: str, now: datetime) -> It
         logger.info("%s by %s: %s%s", what, who, printable(recorder.which), count, extra=extra)
 
 
+def prune_actions(inbox: Inbox, now: datetime) -> None:
+    """Delete the records that are older than KEPT_FOR."""
+    inbox.apply(delete(action).where(action.c.at < now - KEPT_FOR))
+
+
 def list_actions(
     inbox: Inbox, limit: int, below: int | None = None, since: datetime | None = None
 ) -> list[Action]:
@@ -97,8 +104,7 @@ def list_actions(
         query = query.where(action.c.id < below)
     if since is not None:
         query = query.where(action.c.at >= since)
-    with inbox.database.read() as connection:
-        return [Action(*row) for row in connection.execute(query)]
+    return [Action(*row) for row in inbox.fetch(query)]
 
 
 def issues_acted_on(inbox: Inbox, actions: Iterable[Action]) -> dict[int, tuple[str, str]]:
@@ -110,8 +116,7 @@ def issues_acted_on(inbox: Inbox, actions: Iterable[Action]) -> dict[int, tuple[
     query = select(issue.c.fingerprint, issue.c.title).where(
         in_values(issue.c.fingerprint, sorted({*named.values()}))
     )
-    with inbox.database.read() as connection:
-        titles: dict[str, str] = dict(map(tuple, connection.execute(query)))
+    titles: dict[str, str] = dict(map(tuple, inbox.fetch(query)))
     return {number: (its_id, titles[its_id]) for number, its_id in named.items() if its_id in titles}
 
 

@@ -1,36 +1,49 @@
-"""Find what is wrong by the facts of an inbox: a function for each condition of billhook.inbox.conditions."""
+"""The conditions: what can be wrong with an inbox, each once, with the function that finds it by its facts.
+
+Each says when it holds, how grave it is, what to do and who is notified; billhook.inbox.conditions judges.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
 from billhook.clock import clock_off, format_ago, format_duration, format_time
 from billhook.file_modes import access_by_others
-from billhook.inbox.counts import OTHER_TYPES
+from billhook.inbox.counts import OTHER_TYPES, Counted, hour_of
 from billhook.inbox.crashes import ThreadCrashes
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import IssueState, OpenIssue, list_issues, list_open
 from billhook.inbox.lost_workers import REPORTED_FOR
-from billhook.inbox.occurrences import (
-    IssueKind,
-    Occurrence,
-    little_space,
-    occurrences,
-    occurrences_in_figures,
-)
-from billhook.inbox.overview import COUNT_LIMIT, Overview, read_overview, read_refused_since
+from billhook.inbox.occurrences import IssueKind, Occurrence, little_space, read_occurrences
+from billhook.inbox.overview import COUNT_LIMIT, Overview, read_overview, read_periods, read_refused_since
 from billhook.inbox.pace import OLD, read_not_stored
-from billhook.inbox.thresholds import NO_THRESHOLDS, Thresholds, refused_within
 from billhook.printable import counted, printable
 
 _WORKER_SEEN_WITHIN = timedelta(minutes=1)
 """Three times the interval at which a worker renews its row in the inbox."""
+_HOUR = timedelta(hours=1)
 _MANY_MISMATCHES = 5
 """A stranger's attempts, or a test with another secret, are fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The limits that an operator sets with `billhook status --max-…`; None and empty: no limit."""
+
+    max_age: timedelta | None = None
+    """The highest age of the oldest unfinished delivery."""
+    max_dead: int | None = None
+    """How many deliveries may be dead."""
+    max_silence: Mapping[str, timedelta] = field(default_factory=dict)
+    """How long ago the last delivery of an event type may be; "*" stands for any type."""
+    max_refused: tuple[int, int] | None = None
+    """How many deliveries may be refused, in how many hours."""
 
 
 @dataclass
@@ -44,7 +57,7 @@ class Facts:
     now: datetime
     engine: str = "worker"
     notify_file: str | None = None
-    thresholds: Thresholds = NO_THRESHOLDS
+    thresholds: Thresholds = field(default_factory=Thresholds)
     given: Overview | None = None
 
     @cached_property
@@ -55,9 +68,7 @@ class Facts:
     @cached_property
     def occurrences(self) -> Collection[Occurrence]:
         """What is wrong by rows and figures, and is an issue."""
-        figures = occurrences_in_figures(self.inbox, self.now)
-        with self.inbox.database.read() as connection:
-            return occurrences(connection, self.now, figures).values()
+        return read_occurrences(self.inbox, self.now)
 
     @cached_property
     def opened(self) -> Sequence[OpenIssue]:
@@ -73,83 +84,74 @@ Found = Iterator[tuple[str, str]]
 """The subject and the sentence of each thing that is wrong; the subject may be empty."""
 
 
-def worker_missing_since(facts: Facts) -> tuple[bool, datetime | None]:
-    """Return whether no worker serves the inbox, and when the last was seen."""
-    seen_at = facts.inbox.worker_seen_at()
-    missing = seen_at is None or facts.now - seen_at > _WORKER_SEEN_WITHIN
-    return facts.engine != "inline" and missing, seen_at
+class Severity(StrEnum):
+    """How grave a condition is: `critical` loses or stops deliveries, or soon will."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    NOTE = "note"
 
 
-def find_no_worker(facts: Facts) -> Found:
-    missing, seen_at = worker_missing_since(facts)
-    if missing and seen_at is None:
-        yield "", "no worker is running"
-    elif missing and seen_at is not None:
-        age = format_duration((facts.now - seen_at).total_seconds())
-        yield "", f"no worker has been seen for {' '.join(age.split(' ')[:2])}"  # one unit is enough
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One thing that can be wrong. `holds` says when, `command` is the first to run.
+
+    `alert` is the rule of deploy/prometheus-alerts.yml that mirrors it.
+    """
+
+    name: str
+    severity: Severity
+    holds: str
+    command: str
+    runbook: str
+    kind: IssueKind | None = None
+    alert: str = ""
+    find: Callable[[Facts], Found] | None = field(default=None, compare=False, repr=False)
+    """Finds it; None where it is an issue of its kind that happens."""
+
+    def found_by(self, find: Callable[[Facts], Found]) -> Condition:
+        """Return it with the function that finds it, which is decorated with this method."""
+        return replace(self, find=find)
+
+    @property
+    def is_notified(self) -> bool:
+        """Whether a message is sent of it; not of what a stranger could cause."""
+        return self.kind not in (None, IssueKind.REFUSED)
+
+    def first_command(self, subject: str) -> str:
+        """Return the first command to run about a subject, as a shell takes it."""
+        return self.command.format(subject=shlex.quote(printable(subject)))
 
 
-def find_row_security(facts: Facts) -> Found:
+_CRITICAL, _WARNING, _NOTE = Severity
+
+
+@Condition("row-security", _CRITICAL, "row security hides rows of the inbox from billhook's role",
+    "doctor", "the-inbox-cannot-be-read").found_by  # fmt: skip
+def row_security(facts: Facts) -> Found:
     if text := facts.inbox.database.row_security().text:
         yield "", f"row security has no policy for {text}"
 
 
-def find_crashed(facts: Facts) -> Found:
-    for one in facts.overview.crashes:
-        yield one.thread, crashes_text(one, facts.now)
-
-
-def crashes_text(crashes: ThreadCrashes, now: datetime) -> str:
-    """Return how often a thread has crashed, and by what the last time, as a part of a sentence."""
-    times = "once" if crashes.number == 1 else f"{number_text(crashes.number)} times"
-    last = f"last {format_ago(crashes.last_at, now)}, with {printable(crashes.last_error)}"
-    return f"the thread {printable(crashes.thread)} has crashed {times} in 24 hours, {last}"
-
-
-def find_disk(facts: Facts, *, critical: bool) -> Found:
-    if space := little_space(facts.inbox, critical=critical):
+@Condition("disk-full", _CRITICAL, "less than 100 MiB are free beside a SQLite inbox",
+    "deliveries prune", "deliveries-were-answered-503", IssueKind.DISK).found_by  # fmt: skip
+def disk_full(facts: Facts) -> Found:
+    if space := little_space(facts.inbox, critical=True):
         yield "", space
 
 
-def find_dead(facts: Facts) -> Found:
-    if dead := facts.overview.backlog.dead:
-        yield "", f"{_are(dead, 'delivery', 'deliveries')} dead"
+@Condition("no-worker", _CRITICAL,
+    "no worker was seen for 60 s (an issue after 90 s; stopped in order, if a delivery waits 10 min)",
+    "doctor", "no-worker-is-alive", IssueKind.WORKER, "BillhookWorkerGone").found_by  # fmt: skip
+def no_worker(facts: Facts) -> Found:
+    if text := worker_missing(facts):
+        yield "", text
 
 
-def find_quarantined(facts: Facts) -> Found:
-    if quarantined := facts.overview.backlog.quarantined:
-        yield "", f"{_are(quarantined, 'delivery', 'deliveries')} quarantined"
-
-
-def find_paused(facts: Facts) -> Found:
-    if paused := facts.overview.paused:
-        yield paused[0].name, f"{_are(len(paused), 'handler', 'handlers')} paused"
-
-
-def find_waiting(facts: Facts) -> Found:
-    oldest_at = facts.overview.backlog.oldest_at
-    if oldest_at is not None and facts.now - oldest_at > OLD:
-        yield "", f"the oldest unfinished delivery waits for {_age(facts.now - oldest_at)}"
-
-
-def find_not_stored(facts: Facts) -> Found:
-    if found := read_not_stored(facts.inbox, facts.now):
-        deliveries = "1 delivery" if found[0] == 1 else f"{number_text(found[0])} deliveries"
-        yield "", f"{deliveries} could not be stored in this hour and the one before"
-
-
-def find_clock(facts: Facts) -> Found:
-    if off := clock_off(facts.overview.machine_ahead_seconds):
-        yield "", off
-
-
-def find_notify_file(facts: Facts) -> Found:
-    may = None if facts.notify_file is None else access_by_others(Path(facts.notify_file))
-    if may is not None:
-        yield "", f"other users may {may} BILLHOOK_NOTIFY_FILE"
-
-
-def find_killers(facts: Facts) -> Found:
+@Condition("killer", _CRITICAL,
+    "workers die while one handler runs alone, or it ran in each of three that died",
+    "handlers pause {subject}", "workers-die", IssueKind.KILLER).found_by  # fmt: skip
+def killer(facts: Facts) -> Found:
     found = {one.subject: one.title for one in facts.opened if one.kind is IssueKind.KILLER}
     kills = (one for one in facts.occurrences if one.kind is IssueKind.KILLER)
     if lately := [one for one in kills if facts.now - one.last_at < REPORTED_FOR]:
@@ -161,42 +163,106 @@ def find_killers(facts: Facts) -> Found:
     yield from found.items()
 
 
-def find_unknown_types(facts: Facts) -> Found:
-    known = facts.inbox.known_types
-    for one in facts.overview.types if known is not None else ():
-        is_known = one.event_type in ("", OTHER_TYPES) or one.event_type in (known or ())
-        if not is_known and one.last_at is not None and one.last_at >= facts.overview.since:
-            yield one.event_type, f"no class is declared of {printable(one.event_type)}"
+crash_loop = Condition("crash-loop", _CRITICAL, "three workers died one after another in 5 minutes",
+    "workers", "workers-die", IssueKind.CRASH_LOOP, "BillhookWorkersRestart")  # fmt: skip
 
 
-def find_refused_times(facts: Facts) -> Found:
-    for cause, whose in (("stale", "behind"), ("future", "ahead of")):
-        if seconds := facts.overview.refused_seconds.get(cause):
-            number = facts.overview.refused[cause]
-            deliveries = f"{counted(number, 'genuine delivery')} {'was' if number == 1 else 'were'}"
-            signed = f"the signed time is {seconds:.0f} s {whose} this clock on average"
-            yield cause, f"{deliveries} refused: {signed}"
+@Condition("not-stored", _CRITICAL, "deliveries were answered 503 in this hour or the one before",
+    "doctor", "deliveries-were-answered-503", IssueKind.NOT_STORED, "BillhookNotStored").found_by  # fmt: skip
+def not_stored(facts: Facts) -> Found:
+    if found := read_not_stored(facts.inbox, facts.now):
+        deliveries = "1 delivery" if found[0] == 1 else f"{number_text(found[0])} deliveries"
+        yield "", f"{deliveries} could not be stored in this hour and the one before"
 
 
-def find_all_refused(facts: Facts) -> Found:
-    overview = facts.overview
-    # Not by the counts alone: a delivery is counted as accepted when a worker reads it.
-    stored = overview.last_at is not None and overview.last_at >= overview.since
-    mismatched = overview.refused.get("mismatch", 0)
-    if mismatched and not stored and not any(one.duplicates for one in overview.types):
-        signatures = counted(mismatched, "signature")
-        yield "", f"{signatures} matched no secret, and no delivery was accepted in 24 hours"
+lost_worker = Condition("lost-worker", _WARNING,
+    "a worker died in the last 15 minutes, and was not seen for 110 s",
+    "workers", "workers-die", IssueKind.LOST_WORKER)  # fmt: skip
 
 
-def find_refused_since(facts: Facts) -> Found:
-    for one in read_refused_since(facts.inbox, facts.overview.since, ("mismatch",)):
-        if one.authentic_at is not None and one.number >= _MANY_MISMATCHES:
-            since = f"the last accepted delivery, which came at {format_time(one.authentic_at)} UTC"
-            many = f"about {one.number:,} signatures have matched no secret since {since}"
-            yield one.source, f"source {printable(one.source)}: {many}"
+@Condition("thread-crashed", _WARNING, "an error ended a thread of billhook's own in 24 hours",
+    "doctor", "workers-die").found_by  # fmt: skip
+def thread_crashed(facts: Facts) -> Found:
+    for one in facts.overview.crashes:
+        yield one.thread, crashes_text(one, facts.now)
 
 
-def find_open_issues(facts: Facts) -> Found:
+@Condition("dead", _WARNING, "attempts of deliveries are used up",
+    "failures", "runs-are-dead", IssueKind.DEAD, "BillhookDeliveriesDead").found_by  # fmt: skip
+def dead(facts: Facts) -> Found:
+    if dead := facts.overview.backlog.dead:
+        yield "", f"{_are(dead, 'delivery', 'deliveries')} dead"
+
+
+@Condition("quarantined", _WARNING, "deliveries cannot be read, or contradict another",
+    "deliveries list --state quarantined", "deliveries-are-quarantined", IssueKind.QUARANTINE,
+    "BillhookDeliveriesQuarantined").found_by  # fmt: skip
+def quarantined(facts: Facts) -> Found:
+    if quarantined := facts.overview.backlog.quarantined:
+        yield "", f"{_are(quarantined, 'delivery', 'deliveries')} quarantined"
+
+
+@Condition("paused", _WARNING, "a handler is paused",
+    "handlers resume {subject}", "a-handler-is-paused", None, "BillhookHandlerPaused").found_by  # fmt: skip
+def paused(facts: Facts) -> Found:
+    if paused := facts.overview.paused:
+        yield paused[0].name, f"{_are(len(paused), 'handler', 'handlers')} paused"
+
+
+@Condition("waiting", _WARNING, "a delivery is unfinished for more than 10 minutes",
+    "deliveries list --state unfinished", "deliveries-wait", None,
+    "BillhookDeliveriesWait").found_by  # fmt: skip
+def waiting(facts: Facts) -> Found:
+    oldest_at = facts.overview.backlog.oldest_at
+    if oldest_at is not None and facts.now - oldest_at > OLD:
+        yield "", f"the oldest unfinished delivery waits for {_age(facts.now - oldest_at)}"
+
+
+backlog = Condition("backlog", _WARNING,
+    "under 80 % of the deliveries of 10 minutes were handled, and they wait as long; until 5 minutes",
+    "workers", "deliveries-wait", IssueKind.BACKLOG, "BillhookBacklogGrows")  # fmt: skip
+
+
+slow = Condition("slow", _WARNING,
+    "half of a handler's calls of 10 minutes take three times what 95 % took in 3 days",
+    "handlers", "deliveries-wait", IssueKind.SLOW, "BillhookHandlerSlow")  # fmt: skip
+
+
+silence = Condition("silence", _WARNING,
+    "a type has not come for twice its longest gap in 30 days, of five or more",
+    "reconcile", "the-service-is-silent", IssueKind.SILENCE, "BillhookTypeSilent")  # fmt: skip
+
+
+refused = Condition("refused", _WARNING,
+    "over 50 signed deliveries were refused, and none was accepted for 15 minutes",
+    "doctor", "signed-deliveries-are-refused", IssueKind.REFUSED, "BillhookDeliveriesRefused")  # fmt: skip
+
+
+@Condition("disk", _WARNING, "less than 1 GiB, or than the size of a SQLite inbox, is free beside it",
+    "deliveries prune", "deliveries-were-answered-503").found_by  # fmt: skip
+def disk(facts: Facts) -> Found:
+    if space := little_space(facts.inbox, critical=False):
+        yield "", space
+
+
+@Condition("clock", _WARNING, "this machine's clock is more than 5 s off the database server's",
+    "doctor", "signed-deliveries-are-refused").found_by  # fmt: skip
+def clock(facts: Facts) -> Found:
+    if off := clock_off(facts.overview.machine_ahead_seconds):
+        yield "", off
+
+
+@Condition("notify-file", _WARNING, "other users may read or write BILLHOOK_NOTIFY_FILE",
+    "doctor", "the-inbox-cannot-be-read").found_by  # fmt: skip
+def notify_file(facts: Facts) -> Found:
+    may = None if facts.notify_file is None else access_by_others(Path(facts.notify_file))
+    if may is not None:
+        yield "", f"other users may {may} BILLHOOK_NOTIFY_FILE"
+
+
+@Condition("failing", _WARNING, "an issue is open that no other condition shows",
+    "failures", "runs-are-dead", IssueKind.FAILURE, "BillhookHandlerFails").found_by  # fmt: skip
+def failing(facts: Facts) -> Found:
     # The others are conditions of their own, and shown as such.
     opened = [one for one in facts.opened if one.kind is IssueKind.FAILURE]
     if len(opened) == 1:
@@ -206,20 +272,69 @@ def find_open_issues(facts: Facts) -> Found:
         yield "", f"{len(opened):,} issues are open"
 
 
-def find_too_old(facts: Facts) -> Found:
+@Condition("unknown-type", _NOTE, "deliveries came in 24 hours of a type that has no class",
+    "events", "deliveries-are-quarantined").found_by  # fmt: skip
+def unknown_type(facts: Facts) -> Found:
+    known = facts.inbox.known_types
+    for one in facts.overview.types if known is not None else ():
+        is_known = one.event_type in ("", OTHER_TYPES) or one.event_type in (known or ())
+        if not is_known and one.last_at is not None and one.last_at >= facts.overview.since:
+            yield one.event_type, f"no class is declared of {printable(one.event_type)}"
+
+
+@Condition("clock-refusals", _NOTE, "genuine deliveries were refused in 24 hours for their signed time",
+    "doctor", "signed-deliveries-are-refused").found_by  # fmt: skip
+def clock_refusals(facts: Facts) -> Found:
+    for cause, whose in (("stale", "behind"), ("future", "ahead of")):
+        if seconds := facts.overview.refused_seconds.get(cause):
+            number = facts.overview.refused[cause]
+            deliveries = f"{counted(number, 'genuine delivery')} {'was' if number == 1 else 'were'}"
+            signed = f"the signed time is {seconds:.0f} s {whose} this clock on average"
+            yield cause, f"{deliveries} refused: {signed}"
+
+
+@Condition("refused-all", _NOTE, "signatures matched no secret, and no delivery was accepted in 24 hours",
+    "doctor", "signed-deliveries-are-refused").found_by  # fmt: skip
+def refused_all(facts: Facts) -> Found:
+    overview = facts.overview
+    # Not by the counts alone: a delivery is counted as accepted when a worker reads it.
+    stored = overview.last_at is not None and overview.last_at >= overview.since
+    mismatched = overview.refused.get("mismatch", 0)
+    if mismatched and not stored and not any(one.duplicates for one in overview.types):
+        signatures = counted(mismatched, "signature")
+        yield "", f"{signatures} matched no secret, and no delivery was accepted in 24 hours"
+
+
+@Condition("refused-since", _NOTE, "five signatures matched no secret since the last accepted delivery",
+    "doctor", "signed-deliveries-are-refused").found_by  # fmt: skip
+def refused_since(facts: Facts) -> Found:
+    for one in read_refused_since(facts.inbox, facts.overview.since, ("mismatch",)):
+        if one.authentic_at is not None and one.number >= _MANY_MISMATCHES:
+            since = f"the last accepted delivery, which came at {format_time(one.authentic_at)} UTC"
+            many = f"about {one.number:,} signatures have matched no secret since {since}"
+            yield one.source, f"source {printable(one.source)}: {many}"
+
+
+@Condition("max-age", _WARNING, "the oldest unfinished delivery is older than --max-age",
+    "deliveries list --state unfinished", "deliveries-wait").found_by  # fmt: skip
+def max_age(facts: Facts) -> Found:
     limit, oldest_at = facts.thresholds.max_age, facts.overview.backlog.oldest_at
     if limit is not None and oldest_at is not None and facts.now - oldest_at > limit:
         age = _age(facts.now - oldest_at)
         yield "", f"the oldest unfinished delivery is {age} old, the limit is {_age(limit)}"
 
 
-def find_too_many_dead(facts: Facts) -> Found:
+@Condition("max-dead", _WARNING, "more deliveries are dead than --max-dead",
+    "failures", "runs-are-dead").found_by  # fmt: skip
+def max_dead(facts: Facts) -> Found:
     limit, dead = facts.thresholds.max_dead, facts.overview.backlog.dead
     if limit is not None and dead > limit:
         yield "", f"{_are(dead, 'delivery', 'deliveries')} dead, the limit is {limit}"
 
 
-def find_too_silent(facts: Facts) -> Found:
+@Condition("max-silence", _WARNING, "a type's last delivery is older than --max-silence",
+    "reconcile", "the-service-is-silent", None, "BillhookSilent").found_by  # fmt: skip
+def max_silence(facts: Facts) -> Found:
     overview = facts.overview
     last = {one.event_type: one.last_at for one in overview.types} | {"*": overview.last_at}
     for event_type, limit in facts.thresholds.max_silence.items():
@@ -232,14 +347,44 @@ def find_too_silent(facts: Facts) -> Found:
             yield event_type, f"the last {named} is {age} old, the limit is {_age(limit)}"
 
 
-def find_too_many_refused(facts: Facts) -> Found:
+@Condition("max-refused", _WARNING, "more deliveries were refused than --max-refused",
+    "doctor", "signed-deliveries-are-refused").found_by  # fmt: skip
+def max_refused(facts: Facts) -> Found:
     if facts.thresholds.max_refused is None:
         return
     limit, hours = facts.thresholds.max_refused
-    refused = refused_within(facts.inbox, facts.now, hours)
+    hour = hour_of(facts.now)
+    periods = read_periods(facts.inbox, hour - hours * _HOUR, hour + _HOUR, _HOUR, (Counted.REFUSED,))
+    first, *others = [period.counted[Counted.REFUSED] for period in periods]
+    # Of the earliest hour only the part within the range counts.
+    refused = first * (1 - (facts.now - hour) / _HOUR) + sum(others)
     if refused > limit:
         span = "hour" if hours == 1 else f"{hours} hours"
         yield "", f"about {refused:.0f} deliveries were refused in the last {span}, the limit is {limit}"
+
+
+CONDITIONS = tuple(each for each in [*globals().values()] if isinstance(each, Condition))
+"""The gravest first, as above. A new one is shown, counted and documented everywhere by its definition."""
+LIMITS = tuple(one for one in CONDITIONS if one.name.startswith("max-"))
+"""The conditions that hold only by a limit that an operator sets."""
+
+
+def worker_missing(facts: Facts) -> str | None:
+    """Return that no worker serves the inbox, as a part of a sentence; None if one does."""
+    seen_at = facts.inbox.worker_seen_at()
+    if facts.engine == "inline" or (seen_at is not None and facts.now - seen_at <= _WORKER_SEEN_WITHIN):
+        return None
+    if seen_at is None:
+        return "no worker is running"
+    age = format_duration((facts.now - seen_at).total_seconds())
+    return f"no worker has been seen for {' '.join(age.split(' ')[:2])}"  # one unit is enough
+
+
+def crashes_text(crashes: ThreadCrashes, now: datetime) -> str:
+    """Return how often a thread has crashed, and by what the last time, as a part of a sentence."""
+    times = "once" if crashes.number == 1 else f"{number_text(crashes.number)} times"
+    last = f"last {format_ago(crashes.last_at, now)}, with {printable(crashes.last_error)}"
+    return f"the thread {printable(crashes.thread)} has crashed {times} in 24 hours, {last}"
 
 
 def number_text(number: int, limit: int = COUNT_LIMIT) -> str:

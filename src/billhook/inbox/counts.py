@@ -201,9 +201,10 @@ _END = Watermark(datetime(9999, 12, 31, tzinfo=UTC), *[2**62] * 3)
 def read_counts(
     connection: Connection,
     known_types: Collection[str] | None,
-    *labels: str,
-    since: datetime = BEFORE,
+    labels: Collection[str],
+    since: datetime,
     only: Collection[Counted] = tuple(Counted),
+    *,
     by_minute: bool = False,
 ) -> Counts:
     """Return what happened by these labels, in the hourly counts and in newer rows; other labels are empty.

@@ -216,8 +216,7 @@ def summaries(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliverySummary
     query = (
         select(*_SUMMARY, *IDENTIFIERS).where(in_values(delivery.c.id, delivery_ids)).order_by(delivery.c.id)
     )
-    with inbox.database.read() as connection:
-        return [_summary(row) for row in connection.execute(query)]
+    return [_summary(row) for row in inbox.fetch(query)]
 
 
 def _summary(row: Sequence[Any]) -> DeliverySummary:
@@ -245,9 +244,8 @@ def search_bound(inbox: Inbox, selection: DeliveryFilter, limit: int) -> SearchB
     columns = (delivery.c.id, delivery.c.received_at)
     newest = select(*columns).where(*others.conditions()).order_by(delivery.c.id.desc()).limit(limit)
     part = newest.subquery()
-    query = select(func.count(), func.min(part.c.id), func.min(part.c.received_at))
-    with inbox.database.read() as connection:
-        return SearchBound(*connection.execute(query).one())
+    (found,) = inbox.fetch(select(func.count(), func.min(part.c.id), func.min(part.c.received_at)))
+    return SearchBound(*found)
 
 
 def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
@@ -285,8 +283,7 @@ def in_batches(ids: list[int], size: int = BATCH) -> Iterator[list[int]]:
 def id_batches(inbox: Inbox, selection: DeliveryFilter, batch: int = BATCH) -> Iterator[list[int]]:
     """Yield the ids of the selected in batches, oldest first; deliveries stored meanwhile are left out."""
     # The last id is taken once, or a receiver that stores faster than this reads would keep it going.
-    with inbox.database.read() as connection:
-        last = connection.execute(select(func.max(delivery.c.id))).scalar_one() or 0
+    ((last,),) = inbox.fetch(select(func.coalesce(func.max(delivery.c.id), 0)))
     after = 0
     while True:
         with inbox.database.read() as connection:
@@ -488,8 +485,7 @@ class NewIds:
         self._passed: dict[int, float] = {}
         last = delivery.c.id <= after if after is not None else true()
         query = select(delivery.c.id).where(last).order_by(delivery.c.id.desc()).limit(_MOST_PASSED)
-        with inbox.database.read() as connection:
-            there = set(connection.execute(query).scalars())
+        there = {row.id for row in inbox.fetch(query)}
         self._last = max(there, default=0) if after is None else after
         self._pass(range(max(min(there, default=1), self._last - _MOST_PASSED), self._last), there)
 
@@ -500,8 +496,7 @@ class NewIds:
         query = select(delivery.c.id).where(
             or_(delivery.c.id > self._last, late) if self._passed else delivery.c.id > self._last
         )
-        with self._inbox.database.read() as connection:
-            found = list(connection.execute(query.order_by(delivery.c.id).limit(_MOST_FOUND)).scalars())
+        found = [row.id for row in self._inbox.fetch(query.order_by(delivery.c.id).limit(_MOST_FOUND))]
         # Only now: after a long pause of the reader, each has been looked for once more.
         self._passed = {one: until for one, until in self._passed.items() if until > now}
         for delivery_id in found:

@@ -71,7 +71,7 @@ class InboxDialect(Protocol):
     in_list: str
     """The condition that a column has one of the values of a list parameter."""
     position: str
-    """The place of a value of bytes in a column of bytes, from 1; 0 where they are not in it."""
+    """The place in a column of bytes of a value of bytes, from 1; 0 where they are not in it."""
     hour: str
     """The beginning of a moment's hour, in UTC."""
     minute: str
@@ -113,29 +113,13 @@ class InboxDialect(Protocol):
 
     # --- locks: see billhook.inbox.locks ----------------------------------------------------------------
 
-    def lock_counts(self, connection: Connection) -> None:
-        """Hold the lock of counts."""
+    def hold(self, connection: Connection, lock: str, delivery_ids: Collection[int] | None = None) -> None:
+        """Hold a lock of billhook.inbox.locks: of all, or of these deliveries."""
         return
 
     def try_to_lock_counts(self, connection: Connection) -> bool:
         """Return whether it has the lock of counts; never waits."""
         return True
-
-    def lock_order(self, connection: Connection, delivery_ids: Collection[int] | None) -> None:
-        """Hold the lock of ordered runs; with `delivery_ids` if a run of these is ordered."""
-        return
-
-    def lock_conflicts(self, connection: Connection) -> None:
-        """Hold the lock of conflicts."""
-        return
-
-    def lock_limits(self, connection: Connection) -> None:
-        """Hold the lock of limits."""
-        return
-
-    def lock_deliveries(self, connection: Connection, delivery_ids: Collection[int]) -> None:
-        """Hold these deliveries."""
-        return
 
     def lock_work(
         self, connection: Connection, results: Sequence[RunResult], plans: Sequence[RunPlan]

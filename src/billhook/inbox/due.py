@@ -5,6 +5,7 @@ All that it reads may change until the claim, which decides: see billhook.inbox.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from billhook.inbox.records import HandlerLimits
+from billhook.inbox.records import HandlerLimits, own_name
 from billhook.inbox.schema import (
     CLAIMABLE,
     DUE_RUN,
@@ -123,12 +124,10 @@ def next_times(
     change until the claim, which decides.
     """
     if only is None:
-        rows = connection.execute(_MOMENTS_OF_ALL).all()
+        rows = connection.execute(_MOMENTS_OF_ALL)
     else:
-        rows = connection.execute(_MOMENTS_OF_ONE, {"delivery_id": only}).all()
-    found: dict[str, dict[str, datetime]] = {
-        kind: {} for kind in ("due", "running", "suspect", "paused", "start")
-    }
+        rows = connection.execute(_MOMENTS_OF_ONE, {"delivery_id": only})
+    found: defaultdict[str, dict[str, datetime]] = defaultdict(dict)
     for kind, name, at in rows:
         if at is not None:
             found[kind][name] = at
@@ -149,18 +148,14 @@ def _unless_limited(
     limits: Mapping[str, HandlerLimits],
 ) -> dict[str, datetime]:
     """Return when runs are due of those handlers that are not paused, and may start more."""
-    paused = {limits[name].name if name in limits else name for name in found["paused"]}
+    paused = {own_name(limits, name) for name in found["paused"]}
     busy = names_at_limit(connection, limits, due)
     startable = {}
     for name, due_at in due.items():
-        its_limits = limits.get(name)
-        own_name = its_limits.name if its_limits else name
-        if own_name in paused or own_name in busy:
-            continue
-        moment = due_at
-        if its_limits and its_limits.rate:
-            moment = max(due_at, found["start"].get(own_name, due_at))
-        startable[name] = moment
+        own, its_limits = own_name(limits, name), limits.get(name)
+        if own not in paused and own not in busy:
+            start_at = found["start"].get(own, due_at) if its_limits and its_limits.rate else due_at
+            startable[name] = max(due_at, start_at)
     return startable
 
 
@@ -177,14 +172,10 @@ def count_running(connection: Connection, handlers: Collection[HandlerLimits]) -
     """Return how many runs of each of these handlers are under way, by the handler's own name."""
     numbers = {of_it.name: 0 for of_it in handlers}
     if numbers:
-        own_name = {name: of_it.name for of_it in handlers for name in of_it.names}
-        query = (
-            select(run.c.handler, func.count())
-            .where(RUNNING_RUN, in_values(run.c.handler, own_name))
-            .group_by(run.c.handler)
-        )
-        for name, number in connection.execute(query):
-            numbers[own_name[name]] += number
+        own = {name: of_it.name for of_it in handlers for name in of_it.names}
+        running = select(run.c.handler, func.count()).where(RUNNING_RUN, in_values(run.c.handler, own))
+        for name, number in connection.execute(running.group_by(run.c.handler)):
+            numbers[own[name]] += number
     return numbers
 
 

@@ -7,26 +7,14 @@ the dashboard's page and the record of actions are made from FILTERS.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
 from shlex import quote
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Select,
-    Text,
-    and_,
-    column,
-    exists,
-    or_,
-    select,
-    union_all,
-)
+from sqlalchemy import Column, ColumnElement, Connection, Select, and_, exists, or_, select, union_all
 
 from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.schema import (
@@ -64,7 +52,7 @@ STATES = (*SHOWN_STATES, DeliveryState.PLANNED)
 _SOURCES = TextOfTables(
     f"WITH RECURSIVE {distinct_values('sources', 'source', 'delivery', 'TRUE')} "  # noqa: S608 - constants
     "SELECT source FROM sources WHERE source IS NOT NULL"
-).columns(column("source", Text))
+).columns(delivery.c.source)
 """The names of all sources: the index of keys begins with the source."""
 _PARTS = (1_000, 4_000, 16_000, 40_000)
 """How many matches of a search are read together; among them a page is found of one in a thousand."""
@@ -74,27 +62,27 @@ def _has_status(name: str) -> ColumnElement[bool]:
     """Build the condition for one of STATES. ValueError for other names."""
     if name not in STATES:
         raise ValueError(name)
-    if name == _UNFINISHED:
-        return UNFINISHED
     not_paused = ~exists().where(_OWN, PAUSED_RUN)
     # By the open runs, not by the deliveries: of a long queue few fail.
     retrying, running = (
         delivery.c.id.in_(select(run.c.delivery_id).where(which)) for which in (_RETRYING, RUNNING_RUN)
     )
-    conditions: dict[str, list[ColumnElement[bool]]] = {
+    whole: dict[str, ColumnElement[bool]] = {
+        _UNFINISHED: UNFINISHED,
+        DeliveryState.RECEIVED: UNREAD,
+        DeliveryState.DEAD: and_(FAILED, delivery.c.state == name),
+        DeliveryState.QUARANTINED: and_(FAILED, delivery.c.state == name),
+    }
+    of_planned: dict[str, list[ColumnElement[bool]]] = {
         DeliveryState.PLANNED: [],
         DeliveryStatus.PAUSED: [exists().where(_OWN, PAUSED_RUN)],
         DeliveryStatus.WAITING: [not_paused, ~exists().where(_OWN, or_(_RETRYING, RUNNING_RUN))],
         DeliveryStatus.RUNNING: [not_paused, running, ~exists().where(_OWN, _RETRYING)],
         DeliveryStatus.RETRYING: [not_paused, retrying],
     }
-    if name in (DeliveryState.DEAD, DeliveryState.QUARANTINED):
-        return and_(FAILED, delivery.c.state == name)
-    if name == DeliveryState.RECEIVED:
-        return UNREAD
-    if name not in conditions:
-        return delivery.c.state == name
-    return and_(UNFINISHED, delivery.c.state == DeliveryState.PLANNED.value, *conditions[name])
+    if name in of_planned:
+        return and_(UNFINISHED, delivery.c.state == DeliveryState.PLANNED.value, *of_planned[name])
+    return whole.get(name, delivery.c.state == name)
 
 
 def _is_one_of(column: ColumnElement[str], value: str | tuple[str, ...]) -> ColumnElement[bool]:
@@ -103,7 +91,11 @@ def _is_one_of(column: ColumnElement[str], value: str | tuple[str, ...]) -> Colu
 
 def _contains(text: str) -> ColumnElement[bool]:
     # Senders may escape what is not ASCII, or write it as it is.
-    forms = {text.encode(), json.dumps(text)[1:-1].encode()}
+    return body_has({text.encode(), json.dumps(text)[1:-1].encode()})
+
+
+def body_has(forms: Collection[bytes]) -> ColumnElement[bool]:
+    """Return the condition that the body contains one of these."""
     return or_(*(position_of(form, delivery.c.body) > 0 for form in sorted(forms)))
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from sqlalchemy import update
+from sqlalchemy import Executable, UpdateBase, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -20,7 +20,7 @@ from billhook.inbox import counts, due, retention, workers
 from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.committer import BacklogLimit, Committer
-from billhook.inbox.counts import Counts, Sum
+from billhook.inbox.counts import Counted, Counts, Sum
 from billhook.inbox.crashes import crash_key
 from billhook.inbox.database import Database, Waker
 from billhook.inbox.due import NextTimes, PendingDelivery
@@ -112,6 +112,28 @@ class Inbox:
     def _native(self, work: Callable[P, T]) -> Callable[P, T]:
         """Wrap `work` so that gevent's other greenlets run while the disk works, as they do with a server."""
         return partial(run_blocking, work) if self.database.waits_in_c else work
+
+    def fetch(self, query: Executable) -> Sequence[Any]:
+        """Return the rows of a query in a snapshot of its own."""
+        with self.database.read() as connection:
+            return connection.execute(query).all()
+
+    def apply(self, change: UpdateBase) -> int:
+        """Make a change in a transaction of its own; return how many rows it changed."""
+        with self.database.write() as connection:
+            return connection.execute(change).rowcount
+
+    def read_counts(
+        self,
+        *labels: str,
+        since: datetime = counts.BEFORE,
+        only: Collection[Counted] = tuple(Counted),
+        by_minute: bool = False,
+    ) -> Counts:
+        """Return what happened by these labels; see billhook.inbox.counts.read_counts."""
+        which = (self.known_types, labels, since, only)
+        with self.database.read() as connection:
+            return counts.read_counts(connection, *which, by_minute=by_minute)
 
     @property
     def is_missing(self) -> bool:
@@ -258,11 +280,6 @@ class Inbox:
             with self.database.write() as connection:
                 rows = retention.prune(connection, rows, cutoffs, self.known_types)
         return retention.counted(rows, cutoffs, after, over=over)
-
-    def prune_actions(self, now: datetime) -> None:
-        """Delete the records of operators' actions of more than 13 months ago."""
-        with self.database.write() as connection:
-            retention.prune_actions(connection, now)
 
     def compact_counts(self, now: datetime) -> int:
         """Merge some of the old counts; returns how many rows, 0 when there is nothing left to do."""

@@ -32,7 +32,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from billhook.inbox.counts import OTHER_TYPES, Counted, Counts
 from billhook.inbox.database import Database
 from billhook.inbox.locks import lock_conflicts
-from billhook.inbox.records import NewDelivery, PutStatus, Receipt
+from billhook.inbox.records import NEW_COLUMNS, NewDelivery, PutStatus, Receipt
 from billhook.inbox.schema import delivery
 from billhook.inbox.sql import in_values
 from billhook.inbox.states import DeliveryState
@@ -79,9 +79,6 @@ OfKeys = defaultdict[Identity, dict[str, StoredVariant]]
 """What is stored of each key, by its variant."""
 
 _COUNTED = {PutStatus.CONFLICT: Counted.CONFLICT, PutStatus.UNTYPED: Counted.UNTYPED}
-_COLUMNS = (
-    *("source", "key", "event_type", "type_field", "body", "digest", "headers", "signed_at", "received_at"),
-)
 _STORED = (PutStatus.DUPLICATE, PutStatus.SURPLUS)
 _ENTRY = (
     delivery.c.key,
@@ -169,7 +166,7 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
 def _insert(connection: Connection, new: NewDelivery, choice: VariantChoice) -> int:
     # ACCEPTED here: it was a duplicate when the batch was inserted, and its first was pruned since.
     state = DeliveryState.RECEIVED if choice.status is PutStatus.ACCEPTED else DeliveryState.QUARANTINED
-    values: dict[str, Any] = {name: getattr(new, name) for name in _COLUMNS}
+    values: dict[str, Any] = {name: getattr(new, name) for name in NEW_COLUMNS}
     values |= {"variant": choice.variant, "conflict_of": choice.conflict_of, "error": choice.error}
     row = insert(delivery).values(**values, state=state.value).returning(delivery.c.id)
     delivery_id: int = connection.execute(row).scalar_one()

@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, Text, and_, cast, func, or_, select, update
+from sqlalchemy import Connection, Text, and_, cast, func, or_, select, update
 
 from billhook.inbox.counts import OF_ISSUE, hour_of
 from billhook.inbox.dialect import dialect_of
@@ -42,11 +42,10 @@ from billhook.inbox.schema import (
     hourly_count,
     issue,
     run,
-    worker,
 )
-from billhook.inbox.sql import UtcDateTime, in_values
+from billhook.inbox.sql import in_values
 from billhook.inbox.states import RunState
-from billhook.inbox.workers import RUNS_OR_DIED, WORKER_SILENT_AFTER
+from billhook.inbox.workers import last_seen_before
 
 RESOLVES_ITSELF = "The issue resolves itself when none of its runs is dead or retried, after an hour of quiet"
 _EXAMPLES = 3
@@ -151,15 +150,12 @@ class OpenIssue(NamedTuple):
 def list_open(inbox: Inbox) -> list[OpenIssue]:
     """Return the issues that are open, quickly."""
     query = select(issue.c.kind, issue.c.subject, issue.c.title).where(issue.c.state == IssueState.OPEN.value)
-    with inbox.database.read() as connection:
-        return [OpenIssue(IssueKind(row.kind), row.subject, row.title) for row in connection.execute(query)]
+    return [OpenIssue(IssueKind(row.kind), row.subject, row.title) for row in inbox.fetch(query)]
 
 
 def count_issues(inbox: Inbox) -> dict[IssueState, int]:
     """Return how many issues are in each state."""
-    query = select(issue.c.state, func.count()).group_by(issue.c.state)
-    with inbox.database.read() as connection:
-        found = {row[0]: row[1] for row in connection.execute(query)}
+    found = dict(map(tuple, inbox.fetch(select(issue.c.state, func.count()).group_by(issue.c.state))))
     return {state: found.get(state, 0) for state in IssueState}
 
 
@@ -175,10 +171,8 @@ def issue_ids(inbox: Inbox, beginning: str) -> list[str]:
     if not beginning.isalnum():
         return []
     begins = func.substr(issue.c.fingerprint, 1, len(beginning)) == beginning
-    with inbox.database.read() as connection:
-        return [
-            *connection.execute(select(issue.c.fingerprint).where(begins).order_by("fingerprint")).scalars()
-        ]
+    query = select(issue.c.fingerprint).where(begins).order_by(issue.c.fingerprint)
+    return [row.fingerprint for row in inbox.fetch(query)]
 
 
 def change_issue(
@@ -196,9 +190,7 @@ def change_issue(
     `who` changes it or, of an issue that is acknowledged, works on it.
     """
     values = {"state": state.value, "changed_at": now, "who": who, "why": why, "ignored_until": until}
-    with inbox.database.write() as connection:
-        changing = update(issue).where(issue.c.fingerprint == issue_id)
-        return bool(connection.execute(changing.values(values)).rowcount)
+    return bool(inbox.apply(update(issue).where(issue.c.fingerprint == issue_id).values(values)))
 
 
 def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
@@ -227,9 +219,7 @@ def newest_traceback(inbox: Inbox, issue_id: str) -> tuple[int, str] | None:
         .where(failure.c.fingerprint == issue_id)
         .order_by(failure.c.id.desc())
     )
-    with inbox.database.read() as connection:
-        row = connection.execute(query.limit(1)).first()
-        return None if row is None else (row[0], row[1])
+    return next(((row[0], row[1]) for row in inbox.fetch(query.limit(1))), None)
 
 
 def by_hour(inbox: Inbox, issues: Collection[Issue], now: datetime) -> dict[str, list[int]]:
@@ -352,59 +342,41 @@ def _with_numbers(connection: Connection, found: Sequence[Issue]) -> list[Issue]
     ]
 
 
-def _last_seen_before(connection: Connection, one: Issue) -> datetime:
-    """Return when the worker was seen that an issue was opened for; its row is kept for a day."""
-    at: Any = worker.c.seen_at
-    if one.kind is IssueKind.WORKER:
-        at = func.coalesce(worker.c.stopped_at, at, type_=UtcDateTime)
-    seen = select(func.max(at)).where(at <= one.opened_at - WORKER_SILENT_AFTER)
-    if one.kind is not IssueKind.WORKER:
-        seen = seen.where(RUNS_OR_DIED)
-    found: datetime | None = connection.execute(seen).scalar()
-    return found or one.opened_at
-
-
 def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[Any]]) -> Issue:
     """Return an issue with its numbers."""
     if one.kind in OF_STATE:
-        held_at = _last_seen_before(connection, one) if one.kind in OF_WORKERS else one.opened_at
+        held_at = one.opened_at
+        if one.kind in OF_WORKERS:
+            stopped = one.kind is IssueKind.WORKER
+            held_at = last_seen_before(connection, one.opened_at, stopped=stopped) or held_at
         return replace(one, first_at=held_at, last_at=held_at, count=1)
+    numbers: Any
     if one.kind is IssueKind.QUARANTINE:
         rows = quarantined[one.id]
-        times, found = [row.received_at for row in rows], [row.id for row in rows]
-        first_at, last_at = min(times, default=None), max(times, default=None)
-        return replace(
-            one, first_at=first_at, last_at=last_at, count=len(found), deliveries=len(found),
-            examples=tuple(found[:_EXAMPLES]),
-        )  # fmt: skip
-    if one.kind is IssueKind.DEAD:
-        at: Column[Any] = run.c.finished_at
-        of_it = and_(DEAD_RUN, run.c.handler == one.subject)
-        query, source = (
-            select(func.count(), func.min(at), func.max(at), func.count()),
-            select(run.c.delivery_id),
-        )
-        row = connection.execute(query.where(of_it)).one()
-        examples = source.where(of_it).order_by(at.desc())
+        times, ids = [row.received_at for row in rows], [row.id for row in rows]
+        count = deliveries = len(rows)
     else:
-        of_it = failure.c.fingerprint == one.id
-        ordered = select(failure.c.failed_at).where(of_it).limit(1)
-        first, last = (ordered.order_by(by) for by in (failure.c.id, failure.c.id.desc()))
-        # All of one handler, so a delivery has one run among them. By the index alone.
-        runs = func.count(func.distinct(failure.c.run_id))
-        numbers = select(func.count(), first.scalar_subquery(), last.scalar_subquery(), runs)
-        row = connection.execute(numbers.where(of_it)).one()
-        examples = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id).where(of_it)
-        examples = examples.order_by(failure.c.id.desc())
-    count, first_at, last_at, deliveries = row
-    if one.kind in OF_BUGS:
-        deleted = connection.execute(_DELETED.where(hourly_count.c.cause == one.id)).all()
+        if one.kind is IssueKind.DEAD:
+            at, of_it, deleted = run.c.finished_at, and_(DEAD_RUN, run.c.handler == one.subject), []
+            numbers = select(func.count(), func.min(at), func.max(at), func.count())
+            examples = select(run.c.delivery_id).order_by(at.desc())
+        else:
+            of_it = failure.c.fingerprint == one.id
+            ordered = select(failure.c.failed_at).where(of_it).limit(1)
+            ends = (ordered.order_by(by).scalar_subquery() for by in (failure.c.id, failure.c.id.desc()))
+            # All of one handler, so a delivery has one run among them. By the index alone.
+            numbers = select(func.count(), *ends, func.count(func.distinct(failure.c.run_id)))
+            examples = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
+            examples = examples.order_by(failure.c.id.desc())
+            deleted = [*connection.execute(_DELETED.where(hourly_count.c.cause == one.id))]
+        count, *ends_at, deliveries = connection.execute(numbers.where(of_it)).one()
         count += sum(each.number for each in deleted)
         # The first time of an hour is not known when its failures are gone.
-        times = [*filter(None, (first_at, last_at)), *(each.last_at for each in deleted)]
-        first_at, last_at = min(times, default=None), max(times, default=None)
-    ids = dict.fromkeys(connection.execute(examples.limit(_EXAMPLES * 4)).scalars())
+        times = [*filter(None, ends_at), *(each.last_at for each in deleted)]
+        found = connection.execute(examples.where(of_it).limit(_EXAMPLES * 4)).scalars()
+        ids = list(dict.fromkeys(found))
+    first_at, last_at = min(times, default=None), max(times, default=None)
     return replace(
         one, first_at=first_at, last_at=last_at, count=count, deliveries=deliveries,
-        examples=tuple(ids)[:_EXAMPLES],
+        examples=tuple(ids[:_EXAMPLES]),
     )  # fmt: skip

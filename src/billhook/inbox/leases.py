@@ -109,7 +109,10 @@ def expire_leases(
                 "attempt": row.attempts,
                 "failed_at": now,
                 "error": LOST,
-                "fingerprint": fingerprint(row.handler, LOST) if _killed_its_worker(row) else None,
+                # Only an attempt that counts killed its worker, and is an issue.
+                "fingerprint": fingerprint(row.handler, LOST)
+                if row.runs_alone and _uncounted(row) <= row.uncounted_attempts
+                else None,
                 "worker": row.worker,
                 "release_id": row.release_id,
             }
@@ -128,11 +131,6 @@ def _uncounted(row: Any) -> int:
         return max(uncounted, min(uncounted + 1, _MAX_UNCOUNTED))
     # It ran alone and was lost: the attempt before it, not counted until now, is its own doing too.
     return max(0, uncounted - 1)
-
-
-def _killed_its_worker(row: Any) -> bool:
-    """Return whether a lost attempt killed its worker: only such an attempt counts, and is an issue."""
-    return bool(row.runs_alone) and _uncounted(row) <= row.uncounted_attempts
 
 
 def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,7 +25,7 @@ from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
 from billhook.inbox.due import IS_PAUSED, count_running, due_runs
 from billhook.inbox.locks import lock_limits
-from billhook.inbox.records import Claim, HandlerLimits, PausedHandler
+from billhook.inbox.records import Claim, HandlerLimits, PausedHandler, own_name
 from billhook.inbox.schema import handler, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import RunState
@@ -41,6 +42,7 @@ PAUSED_RUN = and_(
 _ERASED = "erased with its delivery"
 
 
+@dataclass(eq=False, repr=False)
 class Limiter:
     """Decides in one transaction which runs may start; `limits` are by the names that runs are stored under.
 
@@ -49,34 +51,29 @@ class Limiter:
     `count_failures` paused.
     """
 
-    def __init__(self, connection: Connection, limits: Mapping[str, HandlerLimits]) -> None:
-        self._connection = connection
-        self._limits = limits
-        self._left: dict[str, int] = {}
-        self.results: list[tuple[str, str | None]] = []
-        self.paused: list[PausedHandler] = []
-
-    def _own_name(self, stored_under: str) -> str:
-        limits = self._limits.get(stored_under)
-        return stored_under if limits is None else limits.name
+    connection: Connection
+    limits: Mapping[str, HandlerLimits]
+    results: list[tuple[str, str | None]] = field(default_factory=list)
+    paused: list[PausedHandler] = field(default_factory=list)
+    _left: dict[str, int] = field(default_factory=dict)
 
     def _bounded(self, names: Iterable[str]) -> dict[str, HandlerLimits]:
         """Return the limits of those of the handlers that have some, by their own names."""
-        found = (self._limits[name] for name in names if name in self._limits)
+        found = (self.limits[name] for name in names if name in self.limits)
         return {limits.name: limits for limits in found if limits.bounds_starts}
 
     def _read(self, names: Collection[str]) -> dict[str, Row[Any]]:
         """Return the rows of these handlers by name; one that has none is given one."""
         query = select(handler).where(in_values(handler.c.name, sorted(names)))
-        found = {row.name: row for row in self._connection.execute(query)}
+        found = {row.name: row for row in self.connection.execute(query)}
         missing = [name for name in names if name not in found]
         if missing:
-            self._connection.execute(insert(handler), [{"name": name} for name in missing])
+            self.connection.execute(insert(handler), [{"name": name} for name in missing])
             return self._read(names)
         return found
 
     def _write(self, row: Row[Any], **values: Any) -> None:
-        self._connection.execute(update(handler).where(handler.c.id == row.id).values(values))
+        self.connection.execute(update(handler).where(handler.c.id == row.id).values(values))
 
     def capacities(
         self, names: Collection[str], most: int, now: datetime, idle: int | None
@@ -89,8 +86,8 @@ class Limiter:
         """
         bounded = self._bounded(names)
         if bounded:
-            lock_limits(self._connection)
-            rows, running = self._read(bounded), count_running(self._connection, bounded.values())
+            lock_limits(self.connection)
+            rows, running = self._read(bounded), count_running(self.connection, bounded.values())
             for name, limits in bounded.items():
                 capacity = most if limits.at_most is None else limits.at_most - running[name]
                 if limits.rate is not None:
@@ -99,17 +96,17 @@ class Limiter:
                     )
                 self._left[name] = max(0, capacity)
         self._left |= dict.fromkeys(self._paused_as_others(names), 0)
-        return {name: min(most, self._left.get(self._own_name(name), most)) for name in names}
+        return {name: min(most, self._left.get(own_name(self.limits, name), most)) for name in names}
 
     def _paused_as_others(self, names: Iterable[str]) -> set[str]:
         """Return those of the handlers that are paused now, or under another of their names."""
-        aliased = [self._limits[name].names for name in names if name in self._limits]
+        aliased = [self.limits[name].names for name in names if name in self.limits]
         every = {name for of_it in aliased if len(of_it) > 1 for name in of_it}
         paused = {each.name for each in self.paused}
         if every:
             query = select(handler.c.name).where(IS_PAUSED, in_values(handler.c.name, sorted(every)))
-            paused.update(self._connection.execute(query).scalars())
-        return set(map(self._own_name, paused))
+            paused.update(self.connection.execute(query).scalars())
+        return {own_name(self.limits, name) for name in paused}
 
     def admit(self, rows: Sequence[Row[Any]], idle: int | None) -> list[Row[Any]]:
         """Return those of the runs that may start, where a handler's runs are stored under several names.
@@ -122,7 +119,7 @@ class Limiter:
         for row in sorted(rows, key=lambda row: not self._has_rate(row.handler)):
             if idle is not None and len(admitted) >= idle and self._has_rate(row.handler):
                 continue
-            name = self._own_name(row.handler)
+            name = own_name(self.limits, row.handler)
             taken[name] += 1
             if taken[name] <= self._left.get(name, taken[name]):
                 admitted.append(row)
@@ -130,27 +127,28 @@ class Limiter:
 
     def _has_rate(self, stored_under: str) -> bool:
         """Return whether the starts of a handler's runs are counted."""
-        limits = self._limits.get(stored_under)
+        limits = self.limits.get(stored_under)
         return limits is not None and limits.rate is not None
 
     def record_started(self, claims: Iterable[Claim], now: datetime) -> None:
         """Count claimed runs against the rates of their handlers."""
-        started = Counter(self._own_name(claim.handler) for claim in claims if self._has_rate(claim.handler))
+        names = (claim.handler for claim in claims if self._has_rate(claim.handler))
+        started = Counter(own_name(self.limits, name) for name in names)
         for name, state in self._read(started).items() if started else ():
-            if (rate := self._limits[name].rate) is not None:
+            if (rate := self.limits[name].rate) is not None:
                 interval, _ = _interval_and_burst(rate)
                 self._write(state, next_start_at=_next_start(state, rate, now) + interval * started[name])
 
     def startable(self, settled: Collection[str], now: datetime) -> list[int]:
         """Return deliveries whose runs may start since runs of these handlers were settled."""
         bounded = self._bounded(settled)
-        running = count_running(self._connection, bounded.values())
+        running = count_running(self.connection, bounded.values())
         deliveries: list[int] = []
         for name, limits in bounded.items():
             # A settled run gives capacity where runs under way are counted, not where starts are.
             capacity = 0 if limits.at_most is None or limits.rate else limits.at_most - running[name]
             for stored_under in limits.names if capacity > 0 else ():
-                due = self._connection.execute(due_runs(stored_under, now, capacity)).all()
+                due = self.connection.execute(due_runs(stored_under, now, capacity)).all()
                 deliveries += [row.delivery_id for row in due]
         return deliveries
 
@@ -162,14 +160,14 @@ class Limiter:
         results, self.results = self.results, []
         by_name: defaultdict[str, list[str | None]] = defaultdict(list)
         for stored_under, error in results:
-            limits = self._limits.get(stored_under)
+            limits = self.limits.get(stored_under)
             if limits is not None and limits.pause_after is not None:
                 by_name[limits.name].append(error)
         if not by_name:
             return
-        lock_limits(self._connection)
+        lock_limits(self.connection)
         for name, state in self._read(by_name).items():
-            failures, most = state.failures, self._limits[name].pause_after
+            failures, most = state.failures, self.limits[name].pause_after
             why = last_error = None
             for error in by_name[name]:
                 failures = 0 if error is None else failures + 1

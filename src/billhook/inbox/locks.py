@@ -30,7 +30,7 @@ def lock_counts(connection: Connection) -> None:
 
     Of engines and receivers none takes it: see billhook.inbox.counts.
     """
-    dialect_of(connection).lock_counts(connection)
+    dialect_of(connection).hold(connection, "counts")
 
 
 def try_to_lock_counts(connection: Connection) -> bool:
@@ -44,12 +44,12 @@ def lock_order(connection: Connection, delivery_ids: Collection[int] | None = No
     So each transaction that chooses the next run of an order sees the choices before it. With `delivery_ids`,
     only if a run of these is ordered: a run's order key never changes.
     """
-    dialect_of(connection).lock_order(connection, delivery_ids)
+    dialect_of(connection).hold(connection, "order", delivery_ids)
 
 
 def lock_conflicts(connection: Connection) -> None:
     """Keep other transactions from storing conflicts until this one ends: each sees those before it."""
-    dialect_of(connection).lock_conflicts(connection)
+    dialect_of(connection).hold(connection, "conflicts")
 
 
 def lock_limits(connection: Connection) -> None:
@@ -57,7 +57,7 @@ def lock_limits(connection: Connection) -> None:
 
     The last lock of a transaction: one that holds it waits for nothing more.
     """
-    dialect_of(connection).lock_limits(connection)
+    dialect_of(connection).hold(connection, "limits")
 
 
 def lock_deliveries(connection: Connection, delivery_ids: Collection[int]) -> None:
@@ -66,4 +66,4 @@ def lock_deliveries(connection: Connection, delivery_ids: Collection[int]) -> No
     Of two transactions that settle the last two runs of a delivery, the second sees what the first wrote. And
     no later deliveries are planned before the earlier ones of another transaction are committed.
     """
-    dialect_of(connection).lock_deliveries(connection, delivery_ids)
+    dialect_of(connection).hold(connection, "deliveries", delivery_ids)

@@ -6,12 +6,11 @@ for; and for each address what it has taken, and since when it has failed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, and_, or_, select, update
 
 from billhook.inbox.inbox import Inbox
@@ -69,6 +68,9 @@ class AddressState:
         return self.retry_at is not None and now < self.retry_at
 
 
+_STATES = TypeAdapter(dict[int, AddressState])
+
+
 @dataclass(frozen=True, slots=True)
 class Due:
     """Issues that are open and that an address may not have been told of, and the state of each address."""
@@ -106,15 +108,12 @@ def read_due(inbox: Inbox) -> Due:
 def take_lease(inbox: Inbox, owner: str, now: datetime) -> bool:
     """Have this process send from now on, or go on; False while another one does."""
     free = or_(notifier.c.owner == owner, notifier.c.leased_until < now)
-    taking = update(notifier).where(free).values(owner=owner, leased_until=now + LEASE)
-    with inbox.database.write() as connection:
-        return bool(connection.execute(taking).rowcount)
+    return bool(inbox.apply(update(notifier).where(free).values(owner=owner, leased_until=now + LEASE)))
 
 
 def release_lease(inbox: Inbox, owner: str, now: datetime) -> None:
     """Let another process send at once: this one sends no more."""
-    with inbox.database.write() as connection:
-        connection.execute(update(notifier).where(notifier.c.owner == owner).values(leased_until=now - LEASE))
+    inbox.apply(update(notifier).where(notifier.c.owner == owner).values(leased_until=now - LEASE))
 
 
 def record_state(
@@ -134,40 +133,21 @@ def record_state(
             own = (issue.c.fingerprint == one.id, issue.c.opened_at == one.opened_at)
             connection.execute(update(issue).where(*own).values(notified=1))
         left = frozenset(map(key_of, issues)) - known
-        kept = {str(one): asdict(replace(each, told=each.told & left)) for one, each in states.items()}
-        connection.execute(update(notifier).values(addresses=json.dumps(kept, default=_encode)))
-
-
-def _encode(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else sorted(value)
+        kept = {one: replace(each, told=each.told & left) for one, each in states.items()}
+        connection.execute(update(notifier).values(addresses=_STATES.dump_json(kept).decode()))
 
 
 def _states(connection: Connection) -> dict[int, AddressState]:
-    kept = json.loads(connection.execute(select(notifier.c.addresses)).scalar_one())
-    return {int(number): _state(**values) for number, values in kept.items()}
-
-
-def _state(
-    told: Sequence[str],
-    taken_at: Sequence[str],
-    failing_since: str | None,
-    retry_at: str | None,
-    **others: Any,
-) -> AddressState:
-    since, again = (None if at is None else datetime.fromisoformat(at) for at in (failing_since, retry_at))
-    taken = tuple(map(datetime.fromisoformat, taken_at))
-    return AddressState(frozenset(told), taken, failing_since=since, retry_at=again, **others)
+    return _STATES.validate_json(connection.execute(select(notifier.c.addresses)).scalar_one())
 
 
 def looked_at(inbox: Inbox) -> datetime:
     """Return when a process last looked for issues, to some seconds."""
-    with inbox.database.read() as connection:
-        at: datetime = connection.execute(select(notifier.c.looked_at)).scalar_one()
-        return at
+    at: datetime = inbox.fetch(select(notifier.c.looked_at))[0].looked_at
+    return at
 
 
 def record_look(inbox: Inbox, now: datetime) -> None:
     """Record that issues were looked for. Mostly it only reads: a worker looks every few seconds."""
     if not now - MARK_AFTER < looked_at(inbox) <= now:
-        with inbox.database.write() as connection:
-            connection.execute(update(notifier).values(looked_at=now))
+        inbox.apply(update(notifier).values(looked_at=now))

@@ -6,7 +6,7 @@ figures, which costs some milliseconds more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -148,6 +148,13 @@ def occurrences(
     return {each.fingerprint: each for each in (*of_figures, *([] if known else of_workers), *found)}
 
 
+def read_occurrences(inbox: Inbox, now: datetime) -> Collection[Occurrence]:
+    """Return all that is wrong, by rows and figures."""
+    figures = occurrences_in_figures(inbox, now)
+    with inbox.database.read() as connection:
+        return occurrences(connection, now, figures).values()
+
+
 def _occurrence(kind: IssueKind, subject: str, title: str, last_at: datetime) -> Occurrence:
     return Occurrence(fingerprint(subject, kind), kind, subject, title, None, last_at)
 
@@ -219,8 +226,7 @@ def occurrences_in_figures(inbox: Inbox, now: datetime) -> dict[str, Occurrence]
     not_stored = read_not_stored(inbox, now)
     if not_stored is not None:
         found.append(_occurrence(IssueKind.NOT_STORED, "", "deliveries were answered 503", not_stored[1]))
-    with inbox.database.read() as connection:
-        is_open = connection.execute(_BACKLOG_IS_OPEN).first() is not None
+    is_open = bool(inbox.fetch(_BACKLOG_IS_OPEN))
     if grows(inbox, read_state(inbox, now), now, is_open=is_open):
         found.append(_occurrence(IssueKind.BACKLOG, "", "more deliveries come than are handled", now))
     found += [_occurrence(IssueKind.SLOW, one.name, one.text, now) for one in read_slow_handlers(inbox, now)]

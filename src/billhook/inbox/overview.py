@@ -24,7 +24,7 @@ from billhook.inbox.crashes import ThreadCrashes, read_crashes
 from billhook.inbox.due import names_at_limit
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
-from billhook.inbox.records import HandlerLimits, PausedHandler
+from billhook.inbox.records import HandlerLimits, PausedHandler, own_name
 from billhook.inbox.revision import found_revision
 from billhook.inbox.schema import (
     CLAIMABLE,
@@ -151,7 +151,7 @@ def read_overview(inbox: Inbox, now: datetime) -> Overview:
     since = hour_of(now) - timedelta(hours=24)
     labels = ("event_type", "handler", "what", "cause", "bucket")
     with inbox.database.read() as connection:
-        counts = read_counts(connection, inbox.known_types, *labels, since=since)
+        counts = read_counts(connection, inbox.known_types, labels, since)
         # When the last delivery of each type was received, also where retention has deleted it.
         seen: dict[str, datetime] = {}
         for event_type, last_at in connection.execute(_LAST_SEEN):
@@ -205,10 +205,7 @@ def read_periods(
         ("hour", "event_type", "what", "cause") if handlers is None else ("hour", "handler", "what", "bucket")
     )
     by_minute = step < timedelta(hours=1)
-    with inbox.database.read() as connection:
-        counts = read_counts(
-            connection, inbox.known_types, *labels, since=since, only=only, by_minute=by_minute
-        )
+    counts = inbox.read_counts(*labels, since=since, only=only, by_minute=by_minute)
     periods = [PeriodFigures(since + step * number) for number in range(-((since - until) // step))]
     for key, sums in counts.items():
         if key.hour < until and (handlers is None or key.handler in handlers):
@@ -228,10 +225,7 @@ def read_refused_since(inbox: Inbox, since: datetime, causes: Collection[str]) -
     Refusals are stored by hour: the number has those of the hour of the last authentic delivery too.
     """
     labels = ("hour", "source", "what", "cause")
-    with inbox.database.read() as connection:
-        counts = read_counts(
-            connection, inbox.known_types, *labels, since=hour_of(since), only=_OF_DELIVERIES
-        )
+    counts = inbox.read_counts(*labels, since=hour_of(since), only=_OF_DELIVERIES)
     authentic_at: dict[str, datetime] = {}
     for key, sums in counts.items():
         if key.what != Counted.REFUSED:
@@ -256,9 +250,7 @@ _OF_DELIVERIES = (
 
 def read_totals(inbox: Inbox) -> Counts:
     """Return what happened since the inbox was made: sums that never fall, for metrics."""
-    labels = ("source", "event_type", "handler", "what", "cause", "bucket")
-    with inbox.database.read() as connection:
-        return read_counts(connection, inbox.known_types, *labels)
+    return inbox.read_counts("source", "event_type", "handler", "what", "cause", "bucket")
 
 
 _DELIVERIES = {
@@ -417,23 +409,23 @@ def read_handler_backlogs(
         if since is not None and since <= now:
             oldest[name] = since
     names = sorted({name for name, _ in +numbers})
-    own_names = {name: limits[name].name if name in limits else name for name in names}
-    paused = {limits[one.name].name if one.name in limits else one.name for one in find_paused(connection)}
+    paused = {own_name(limits, one.name) for one in find_paused(connection)}
     starts_later = select(handler.c.name).where(handler.c.next_start_at > now - LIMITED_SINCE)
     limited = {*connection.execute(starts_later).scalars(), *names_at_limit(connection, limits, names)}
     rates = _rates(connection, now) if names else {}
     backlogs = []
-    for name, own_name in own_names.items():
+    for name in names:
+        own = own_name(limits, name)
         states: defaultdict[str, Any] = defaultdict(int)
         states |= {state: numbers[name, state] for state in ("running", "retrying", "dead")}
         # A run in an order waits for the one before it; if the handler is paused, for that.
-        states["paused" if own_name in paused else "waiting"] += numbers[name, "waiting"]
+        states["paused" if own in paused else "waiting"] += numbers[name, "waiting"]
         states["waiting"] += numbers[name, "queued"]
-        due = "paused" if own_name in paused else "limited" if own_name in limited else "waiting"
+        due = "paused" if own in paused else "limited" if own in limited else "waiting"
         states[due] += numbers[name, "due"]
         rate = rates.get(name, 0.0)
         one = HandlerBacklog(name, **states, oldest_due_at=oldest.get(name), per_second=rate)
-        if one.unfinished and rate and own_name not in paused:
+        if one.unfinished and rate and own not in paused:
             own_rate = limits[name].rate if name in limits else None
             if own_rate is not None:  # what was handled before the limit was set may have been faster
                 rate = min(rate, own_rate[0] / own_rate[1])

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from billhook.clock import format_duration
 from billhook.errors import BacklogFull, DeadlinePassed, InboxUnavailable
-from billhook.inbox.counts import ATTEMPTS, NO_DURATION, ROWS_READ, Counted, hour_of, read_counts
+from billhook.inbox.counts import ATTEMPTS, NO_DURATION, ROWS_READ, Counted, hour_of
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import InboxState, percentile
 from billhook.inbox.schema import DUE_RUN, UNREAD, delivery, run
@@ -53,14 +53,7 @@ class SlowHandler(NamedTuple):
 
 def read_not_stored(inbox: Inbox, now: datetime) -> tuple[int, datetime] | None:
     """Return how many deliveries could not be stored in this hour and the one before, and the last of it."""
-    with inbox.database.read() as connection:
-        counts = read_counts(
-            connection,
-            inbox.known_types,
-            *("what", "cause"),
-            since=hour_of(now) - _HOUR,
-            only=(Counted.REFUSED,),
-        )
+    counts = inbox.read_counts("what", "cause", since=hour_of(now) - _HOUR, only=(Counted.REFUSED,))
     sums = [one for key, one in counts.items() if key.cause in NOT_STORED]
     number = sum(one.number for one in sums)
     return (number, max(one.last_at for one in sums)) if number else None
@@ -68,12 +61,9 @@ def read_not_stored(inbox: Inbox, now: datetime) -> tuple[int, datetime] | None:
 
 def read_slow_handlers(inbox: Inbox, now: datetime) -> list[SlowHandler]:
     """Return the handlers that take much longer than they did in the three days before."""
-    with inbox.database.read() as connection:
-        labels = ("hour", "handler", "what", "bucket")
-        lately = read_counts(
-            connection, inbox.known_types, *labels, since=now - _LATELY, only=ATTEMPTS, by_minute=True
-        )
-        past = read_counts(connection, inbox.known_types, *labels, since=hour_of(now) - _PAST, only=ATTEMPTS)
+    labels = ("hour", "handler", "what", "bucket")
+    lately = inbox.read_counts(*labels, since=now - _LATELY, only=ATTEMPTS, by_minute=True)
+    past = inbox.read_counts(*labels, since=hour_of(now) - _PAST, only=ATTEMPTS)
     recent: defaultdict[str, Counter[int]] = defaultdict(Counter)
     before: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for found, counts in ((recent, lately), (before, past)):

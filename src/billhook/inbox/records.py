@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from billhook.inbox.states import RunState
 
@@ -54,6 +54,12 @@ class NewDelivery:
     def __post_init__(self) -> None:
         # Here, in the request's thread: the only thread that commits would do it for one after another.
         object.__setattr__(self, "digest", sha256(self.body).digest())
+
+
+NEW_COLUMNS = (
+    *("source", "key", "event_type", "type_field", "body", "digest", "headers", "signed_at", "received_at"),
+)
+"""What is stored of a NewDelivery as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +174,11 @@ class HandlerLimits:
         return self.at_most is not None or self.rate is not None
 
 
+def own_name(limits: Mapping[str, HandlerLimits], stored_under: str) -> str:
+    """Return the name of the handler whose runs are stored under a name."""
+    return limits[stored_under].name if stored_under in limits else stored_under
+
+
 @dataclass(frozen=True, slots=True)
 class PausedHandler:
     """A handler whose runs wait until an operator resumes it; `why` is the reason given."""
@@ -207,6 +218,16 @@ class Claim(NamedTuple):
     def lease(self) -> Lease:
         """Run id and token."""
         return Lease(self.run_id, self.token)
+
+    def ended(self, state: RunState, at: datetime, **more: Any) -> RunResult:
+        """Return the result of the attempt, with `more` of its fields."""
+        ids = (self.run_id, self.token, self.delivery.delivery_id)
+        return RunResult(*ids, self.attempt, state, at, ordered=self.ordered, **more)
+
+    def interrupted(self, at: datetime, due_at: datetime) -> RunResult:
+        """Return the result of an attempt still running when its worker stops: due again, and not counted."""
+        error = "the worker was stopped, and the handler did not return within the grace"
+        return self.ended(RunState.DUE, at, due_at=due_at, error=error, uncounted=True)
 
 
 SHORT_ERROR = 500

@@ -25,7 +25,6 @@ from billhook.inbox.schema import (
     NO_IDENTIFIERS,
     NO_REASON,
     UNFINISHED_RUN,
-    action,
     delivery,
     failure,
     issue,
@@ -40,8 +39,6 @@ KEYS_DAYS = 7.0
 """How long a sender may repeat a delivery: keys are kept for at least as long."""
 _QUARANTINE = "quarantine"
 """The kind of the issues of deliveries that cannot be read, as it is stored."""
-ACTIONS_KEPT_FOR = timedelta(days=396)
-"""How long the record of an operator's action is kept: 13 months, a year and the time to look at it."""
 FINISHED = (DeliveryState.DONE, DeliveryState.DEAD, DeliveryState.QUARANTINED)
 EMPTY = (DeliveryState.PRUNED, DeliveryState.ERASED)
 PRUNABLE = (*FINISHED, *EMPTY)
@@ -98,12 +95,10 @@ def _action(row: Any, limits: Cutoffs) -> str:
 
 def counted(rows: Sequence[Any], limits: Cutoffs, after: int, *, over: bool) -> PruneResult:
     """Return the result of pruning these deliveries, without doing it."""
-    result = PruneResult(after, over)
+    numbers = {action: Counter[str]() for action in ("empty", "forget", "keep")}
     for row in rows:
-        counter = {"empty": result.emptied, "forget": result.deleted}.get(_action(row, limits))
-        if counter is not None:
-            counter[row.state] += 1
-    return result
+        numbers[_action(row, limits)][row.state] += 1
+    return PruneResult(after, over, numbers["empty"], numbers["forget"])
 
 
 def find(
@@ -198,8 +193,3 @@ def cut_texts(connection: Connection, own: ColumnElement[bool]) -> None:
         title = "quarantined" if row.kind == _QUARANTINE else row.title.partition(":")[0]
         texts = {"title": title, "why": None}
         connection.execute(update(issue).where(issue.c.fingerprint == row.fingerprint).values(texts))
-
-
-def prune_actions(connection: Connection, now: datetime) -> None:
-    """Delete the records of operators' actions that are older than ACTIONS_KEPT_FOR."""
-    connection.execute(delete(action).where(action.c.at < now - ACTIONS_KEPT_FOR))

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from shlex import quote
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, func, select
 
 from billhook.inbox.deliveries import DeliverySummary, count, page, summaries
-from billhook.inbox.filters import DeliveryFilter
+from billhook.inbox.filters import DeliveryFilter, body_has
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import COUNT_LIMIT
 from billhook.inbox.schema import UNREAD, delivery
-from billhook.inbox.sql import in_values, position_of
+from billhook.inbox.sql import in_values
 from billhook.inbox.states import DeliveryState
 from billhook.printable import printable
 
@@ -97,9 +97,8 @@ def read_scope(inbox: Inbox, selection: DeliveryFilter, limit: int = 50) -> Sear
     filled = delivery.c.state.not_in([DeliveryState.PRUNED.value, DeliveryState.ERASED.value])
     oldest = select(delivery.c.received_at).where(filled).order_by(delivery.c.id).limit(1)
     unread = select(delivery.c.id).where(UNREAD).limit(COUNT_LIMIT).subquery()
-    with inbox.database.read() as connection:
-        since = connection.execute(oldest).scalar_one_or_none()
-        number: int = connection.execute(select(func.count()).select_from(unread)).scalar_one()
+    since = next((row.received_at for row in inbox.fetch(oldest)), None)
+    ((number,),) = inbox.fetch(select(func.count()).select_from(unread))
     in_bodies = tuple(_in_bodies(inbox, selection, limit))
     alone = DeliveryFilter(search=selection.search)
     without = 0 if selection == alone else count(inbox, alone, limit)
@@ -112,16 +111,13 @@ def _in_bodies(inbox: Inbox, selection: DeliveryFilter, limit: int, below: int |
         return []
     newest = select(delivery.c.id).where(UNREAD).order_by(delivery.c.id.desc()).limit(UNREAD_SEARCHED)
     others = replace(selection, search=None).conditions()
-    with inbox.database.read() as connection:
-        ids = connection.execute(newest).scalars().all()
-        if below is not None:
-            ids = [one for one in ids if one < below]
-        if not ids:
-            return []
-        query = select(delivery.c.id).where(
-            in_values(delivery.c.id, ids), UNREAD, _has_value(selection.search), *others
-        )
-        return list(connection.execute(query.order_by(delivery.c.id.desc()).limit(limit)).scalars())
+    ids = [row.id for row in inbox.fetch(newest) if below is None or row.id < below]
+    if not ids:
+        return []
+    query = select(delivery.c.id).where(
+        in_values(delivery.c.id, ids), UNREAD, _has_value(selection.search), *others
+    )
+    return [row.id for row in inbox.fetch(query.order_by(delivery.c.id.desc()).limit(limit))]
 
 
 def _has_value(text: str) -> ColumnElement[bool]:
@@ -129,4 +125,4 @@ def _has_value(text: str) -> ColumnElement[bool]:
     forms = {f'"{text}"'.encode(), json.dumps(text).encode()}
     if text.isascii() and text.removeprefix("-").replace(".", "", 1).isdecimal():
         forms.add(text.encode())
-    return or_(*(position_of(form, delivery.c.body) > 0 for form in sorted(forms)))
+    return body_has(forms)

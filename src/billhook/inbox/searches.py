@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import or_, select
+from sqlalchemy import func, or_, select
 
 from billhook.inbox.deliveries import DeliverySummary, id_batches, summaries
-from billhook.inbox.filters import TYPE_IS_UNREAD, DeliveryFilter
+from billhook.inbox.filters import TYPE_IS_UNREAD, DeliveryFilter, body_has
 from billhook.inbox.inbox import Inbox
+from billhook.inbox.records import StoredDelivery
+from billhook.inbox.retention import EMPTY
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.sql import in_values, position_of
+from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.unread import STORED_COLUMNS
 
 _SEARCH_RANGE = 5_000
 """Deliveries before and after that are searched for an order key: no index has those of finished runs."""
@@ -108,10 +111,7 @@ def read_bodies(inbox: Inbox, event_types: Collection[str], since: datetime) -> 
     )
     after = 0
     while True:
-        with inbox.database.read() as connection:
-            rows = connection.execute(
-                chosen.where(delivery.c.id > after).order_by(delivery.c.id).limit(_READ_TOGETHER)
-            ).all()
+        rows = inbox.fetch(chosen.where(delivery.c.id > after).order_by(delivery.c.id).limit(_READ_TOGETHER))
         yield from (ReadBody(*row) for row in rows)
         if len(rows) < _READ_TOGETHER:
             return
@@ -141,16 +141,29 @@ def search_bodies(
     number of each batch.
     """
     result = BodySearch()
-    has_part = or_(*(position_of(part, delivery.c.body) > 0 for part in parts))
+    has_part = body_has(parts)
     columns = (delivery.c.id, delivery.c.event_type, delivery.c.body)
     for batch in id_batches(inbox, selection, BATCH):
         query = select(*columns).where(in_values(delivery.c.id, batch), has_part).order_by(delivery.c.id)
-        with inbox.database.read() as connection:
-            rows = connection.execute(query).all()
-        for row in rows:
+        for row in inbox.fetch(query):
             verdict = examine(row.event_type, row.body)
             if verdict is not False:
                 (result.unsure if verdict is None else result.found).append(row.id)
         result.searched += len(batch)
         progress(len(batch))
     return result
+
+
+def newest_deliveries(inbox: Inbox, most: int, most_bytes: int) -> list[StoredDelivery]:
+    """Return the newest deliveries with their bodies: `most` at most, with `most_bytes` at most."""
+    size = func.length(delivery.c.body)
+    found = select(delivery.c.id, size.label("size")).where(
+        ~in_states(delivery.c.state, *EMPTY), ~TYPE_IS_UNREAD, size <= most_bytes
+    )
+    newest = found.order_by(delivery.c.id.desc()).limit(most).subquery().c
+    # With the bytes of all that are newer: no body is read that would be too many.
+    sums = func.sum(newest.size).over(order_by=newest.id.desc()).label("bytes")
+    with_sums = select(newest.id, sums).subquery()
+    query = select(*STORED_COLUMNS).join(with_sums, with_sums.c.id == delivery.c.id)
+    query = query.where(with_sums.c.bytes <= most_bytes).order_by(delivery.c.id.desc())
+    return [StoredDelivery(*row) for row in inbox.fetch(query)]

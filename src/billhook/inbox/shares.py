@@ -104,8 +104,7 @@ def first_release(inbox: Inbox, issue_id: str) -> str | None:
     """Return the release of the user's code by which an issue occurred first, as far as that is stored."""
     query = select(release.c.name).join(failure, failure.c.release_id == release.c.id)
     query = query.where(failure.c.fingerprint == issue_id).order_by(failure.c.id).limit(1)
-    with inbox.database.read() as connection:
-        return connection.execute(query).scalar_one_or_none() or None
+    return next((row.name or None for row in inbox.fetch(query)), None)
 
 
 def newest_errors(inbox: Inbox, ids: Collection[str]) -> dict[str, str]:
@@ -113,8 +112,7 @@ def newest_errors(inbox: Inbox, ids: Collection[str]) -> dict[str, str]:
     newest = select(failure.c.error).where(failure.c.fingerprint == issue.c.fingerprint)
     newest = newest.order_by(failure.c.id.desc()).limit(1).correlate(issue)
     query = select(issue.c.fingerprint, newest.scalar_subquery())
-    with inbox.database.read() as connection:
-        rows = connection.execute(query.where(in_values(issue.c.fingerprint, sorted(ids)))).all()
+    rows = inbox.fetch(query.where(in_values(issue.c.fingerprint, sorted(ids))))
     return {its_id: error for its_id, error in rows if error}
 
 
@@ -123,5 +121,4 @@ def known_issues(inbox: Inbox, ids: Collection[str]) -> set[str]:
     if not ids:
         return set()
     query = select(issue.c.fingerprint).where(in_values(issue.c.fingerprint, sorted(ids)))
-    with inbox.database.read() as connection:
-        return set(connection.execute(query).scalars())
+    return {row.fingerprint for row in inbox.fetch(query)}

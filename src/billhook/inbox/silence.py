@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from billhook.clock import format_duration
-from billhook.inbox.counts import ACCEPTED_HOURS_KEPT_FOR, OTHER_TYPES, Counted, hour_of, read_counts
+from billhook.inbox.counts import ACCEPTED_HOURS_KEPT_FOR, OTHER_TYPES, Counted, hour_of
 from billhook.inbox.inbox import Inbox
 
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
@@ -50,14 +50,7 @@ class Silence(NamedTuple):
 def read_silent_types(inbox: Inbox, now: datetime) -> list[Silence]:
     """Return the types that have stopped coming, by name."""
     since = hour_of(now).replace(hour=0) - _LOOK_BACK
-    with inbox.database.read() as connection:
-        counts = read_counts(
-            connection,
-            inbox.known_types,
-            *("hour", "event_type", "what"),
-            since=since,
-            only=(Counted.ACCEPTED,),
-        )
+    counts = inbox.read_counts("hour", "event_type", "what", since=since, only=(Counted.ACCEPTED,))
     hours: defaultdict[str, set[datetime]] = defaultdict(set)
     last: dict[str, datetime] = {}
     for key, sums in counts.items():

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     BindParameter,
@@ -115,8 +115,22 @@ def name_of(connection: Connection, its_table: Table) -> str:
     return connection.dialect.identifier_preparer.format_table(its_table)
 
 
-class _Among(FunctionElement[bool]):
+class _OfDialect(FunctionElement[Any]):
+    """What `template`, an attribute of InboxDialect, makes of its clauses."""
+
     inherit_cache = True
+    template: ClassVar[str]
+
+
+@compiles(_OfDialect)
+def _by_template(element: _OfDialect, compiler: SQLCompiler, **kw: Any) -> str:
+    template: str = getattr(own_dialect(compiler.dialect), element.template)
+    return template.format(*(compiler.process(clause, **kw) for clause in element.clauses))
+
+
+class _Among(_OfDialect):
+    inherit_cache = True
+    template = "in_list"
     type = Boolean()
 
     def self_group(self, against: OperatorType | None = None) -> Any:
@@ -155,26 +169,15 @@ def of_alias(condition: ColumnElement[bool], alias: FromClause) -> ColumnElement
     return ClauseAdapter(alias).traverse(condition)
 
 
-@compiles(_Among)
-def _in_list(element: _Among, compiler: SQLCompiler, **kw: Any) -> str:
-    column, values = (compiler.process(clause, **kw) for clause in element.clauses)
-    return own_dialect(compiler.dialect).in_list.format(column, values)
-
-
-class _Position(FunctionElement[int]):
+class _Position(_OfDialect):
     inherit_cache = True
+    template = "position"
     type = Integer()
 
 
 def position_of(value: bytes, column: ColumnElement[bytes]) -> ColumnElement[int]:
     """Return the place of these bytes in a column of bytes, from 1; 0 where they are not in it."""
     return _Position(column, bindparam(None, value, LargeBinary, unique=True))
-
-
-@compiles(_Position)
-def _position(element: _Position, compiler: SQLCompiler, **kw: Any) -> str:
-    column, value = (compiler.process(clause, **kw) for clause in element.clauses)
-    return own_dialect(compiler.dialect).position.format(value=value, column=column)
 
 
 def json_text(rows: Iterable[Mapping[str, Any]]) -> str:

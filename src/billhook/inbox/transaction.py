@@ -6,6 +6,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import takewhile
@@ -107,6 +108,7 @@ def count_skipped(connection: Connection, unplanned: Collection[int], unsettled:
     return deliveries + runs
 
 
+@dataclass(eq=False, repr=False)
 class InboxTransaction:
     """What an engine does to the inbox in one transaction, with leases in the name of `owner`.
 
@@ -120,20 +122,16 @@ class InboxTransaction:
     in a row; `steps` what it did, for failpoints.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        owner: str,
-        limits: Mapping[str, HandlerLimits] = NO_LIMITS,
-        held: Set[Lease] = frozenset(),
-        release_id: int | None = None,
-    ) -> None:
-        self._connection = connection
-        self._claimer = {"worker": owner, "release_id": release_id}
-        self._held = held
+    connection: Connection
+    owner: str
+    limits: Mapping[str, HandlerLimits] = field(default_factory=dict)
+    held: Set[Lease] = frozenset()
+    release_id: int | None = None
+
+    def __post_init__(self) -> None:
+        self._claimer = {"worker": self.owner, "release_id": self.release_id}
         self._settling: set[Lease] = set()
-        self._limits = limits
-        self._limiter = Limiter(connection, limits) if limits else None
+        self._limiter = Limiter(self.connection, self.limits) if self.limits else None
         # Of which a run was settled, and of which one may have become due: the claim looks at these too.
         self._settled_names: set[str] = set()
         self._due_names: set[str] = set()
@@ -154,7 +152,7 @@ class InboxTransaction:
         Not `whole`: more will be settled or planned, and locked then.
         """
         self._locked = whole
-        dialect_of(self._connection).lock_work(self._connection, results, plans)
+        dialect_of(self.connection).lock_work(self.connection, results, plans)
 
     def settle(self, results: Sequence[RunResult], clock: Callable[[], datetime] | None = None) -> set[Lease]:
         """Write run results; returns the leases that were still held. See billhook.inbox.runs."""
@@ -164,11 +162,11 @@ class InboxTransaction:
         self._settling.update(result.lease for result in results)
         if not self._locked:
             self.lock(results, (), whole=False)
-        settled, released, superseded = settle(self._connection, results, self._claimer, clock)
+        settled, released, superseded = settle(self.connection, results, self._claimer, clock)
         self.released += released
         self.superseded += superseded
         handlers = {handler for _, handler in settled}
-        self._settled_names |= self._limits.keys() & handlers
+        self._settled_names |= self.limits.keys() & handlers
         # Of runs that are to be tried again, that are the next in an order, or that may start now.
         again = {handler for result, handler in settled if result.state is RunState.DUE}
         self._due_names |= (handlers if released else again) | self._settled_names
@@ -177,7 +175,7 @@ class InboxTransaction:
                 (handler, None if result.state is RunState.SUCCEEDED else result.error)
                 for result, handler in settled
                 # Neither a failure nor a success: an interruption, and a run discarded.
-                if handler in self._limits and not result.uncounted and result.state is not RunState.DISCARDED
+                if handler in self.limits and not result.uncounted and result.state is not RunState.DISCARDED
             ]
         self._settled_at = max(result.at for result in results)
         return {result.lease for result, _ in settled}
@@ -202,8 +200,8 @@ class InboxTransaction:
             if planned.event_type is not None:
                 reads_types, row["event_type"] = True, planned.event_type
             rows.append(row | dict(zip(_IDENTIFIERS, planned.identifiers, strict=False)))
-        statement = _plan_statement(dialect_of(self._connection), reads_types=reads_types)
-        new = self._connection.execute(statement, {"plans": json.dumps(rows)})
+        statement = _plan_statement(dialect_of(self.connection), reads_types=reads_types)
+        new = self.connection.execute(statement, {"plans": json.dumps(rows)})
         # Of those that no other worker has planned; None with a paused handler.
         keys = {delivery_id: None if paused else key for delivery_id, key, paused in new}
         making: list[RunPlan] = []
@@ -216,7 +214,7 @@ class InboxTransaction:
             else:
                 making.append(planned)
         if making:
-            duplicates, released, superseded = make_runs(self._connection, making, now)
+            duplicates, released, superseded = make_runs(self.connection, making, now)
             self.duplicates += duplicates
             self.superseded += superseded
             self.released += sorted(set(released) - keys.keys())
@@ -236,7 +234,7 @@ class InboxTransaction:
 
     def next_times(self, only: int | None = None) -> NextTimes:
         """Return when the next runs may be claimed, of one delivery if `only` names it."""
-        return due.next_times(self._connection, self._limits, only)
+        return due.next_times(self.connection, self.limits, only)
 
     def claim(
         self,
@@ -259,10 +257,8 @@ class InboxTransaction:
         """
         times = times or self.next_times(only)
         if times.lease_ends_at is not None and times.lease_ends_at <= now:
-            held = [*self._held]
-            self._due_names |= leases.expire_leases(
-                self._connection, now, only=only, spread=spread, held=held
-            )
+            held = [*self.held]
+            self._due_names |= leases.expire_leases(self.connection, now, only=only, spread=spread, held=held)
         if self._limiter is not None:
             self._limiter.count_failures(now)
         names_due = times.names_due(now)
@@ -274,8 +270,10 @@ class InboxTransaction:
         # A delivery that was planned just now has no runs yet.
         if names and not (only is not None and self._left_to_claim):
             capacities = self._capacities(names, max(1, limit // len(names)), now, idle)
-            found = claims.find_due(self._connection, capacities, now, only, suspects=suspects)
-            rows = found = [row for row in found if not self._is_held(Lease(row.run_id, row.token))]
+            found = claims.find_due(self.connection, capacities, now, only, suspects=suspects)
+            # Not what a worker of this process has under way, although its lease has expired.
+            held_now = self.held - self._settling
+            rows = found = [row for row in found if (row.run_id, row.token) not in held_now]
             if self._limiter is not None:
                 rows = self._limiter.admit(found, idle)
             rows = rows[:limit]
@@ -299,10 +297,6 @@ class InboxTransaction:
             self.steps.append("claim")
         return claimed
 
-    def _is_held(self, lease: Lease) -> bool:
-        """Return whether a worker of this process has the run under way, although its lease has expired."""
-        return lease in self._held and lease not in self._settling
-
     def _mark_running(
         self, rows: Sequence[Any], now: datetime, leased_until: datetime, *, is_queued: bool = False
     ) -> list[Claim]:
@@ -310,7 +304,7 @@ class InboxTransaction:
         if not rows:
             return []
         values = {"run_ids": [row.run_id for row in rows], "now": now, "leased_until": leased_until}
-        self._connection.execute(_START, {**values, **self._claimer, "is_queued": int(is_queued)})
+        self.connection.execute(_START, {**values, **self._claimer, "is_queued": int(is_queued)})
         claimed = [
             Claim(
                 row.run_id,
@@ -358,7 +352,7 @@ class InboxTransaction:
             else:
                 row = new_run(stored.delivery_id, handler, now, token)
             rows.append(row)
-        run_ids = insert_runs(self._connection, rows)
+        run_ids = insert_runs(self.connection, rows)
         return [
             Claim(run_ids[stored.delivery_id, handler], token, handler, 1, leased_until, stored)
             for stored, handler in runs[:number]
@@ -379,8 +373,8 @@ class InboxTransaction:
             self._limiter.count_failures(now)
         times = times or self.next_times(only)
         capacities = self._capacities(times.suspects, 1, now, None)
-        held = self._held - self._settling
-        rows = claims.find_suspect(self._connection, capacities, now, only, held)
+        held = self.held - self._settling
+        rows = claims.find_suspect(self.connection, capacities, now, only, held)
         for claim in self._mark_running(rows, now, leased_until):
             self.steps.append("claim")
             return claim
@@ -392,9 +386,9 @@ class InboxTransaction:
         # Skipped, not waited for: a row that another transaction locks has its lease expired there, and that
         # transaction may wait for a lock of this one.
         query = select(run.c.id).where(HELD, alone).with_for_update(skip_locked=True)
-        run_ids = list(self._connection.execute(query, lease_parameters(held)).scalars())
+        run_ids = list(self.connection.execute(query, lease_parameters(held)).scalars())
         marking = update(run).where(in_values(run.c.id, run_ids))
-        self._connection.execute(marking.values(beside_others=1))
+        self.connection.execute(marking.values(beside_others=1))
 
     def renew(self, held: Sequence[Lease], leased_until: datetime) -> set[Lease]:
         """Extend leases; returns those that are still held."""
@@ -402,13 +396,13 @@ class InboxTransaction:
             return set()
         # A lease that ran out is renewed too while no other worker has claimed the run: the token decides.
         extended = update(run).where(HELD).values(due_at=leased_until).returning(run.c.id, run.c.token)
-        return set(map(Lease._make, self._connection.execute(extended, lease_parameters(held))))
+        return set(map(Lease._make, self.connection.execute(extended, lease_parameters(held))))
 
     def release(self, held: Sequence[Lease], now: datetime) -> None:
         """Release claimed runs that were never called: due at once, their attempt not counted."""
         if held:
             releasing = update(run).where(HELD).values(_RELEASED)
-            self._connection.execute(releasing, {**lease_parameters(held), "now": now})
+            self.connection.execute(releasing, {**lease_parameters(held), "now": now})
 
     def release_orphaned(self, held: Sequence[Lease], now: datetime) -> int:
         """Release this owner's claims beside `held`; returns how many there were.
@@ -425,4 +419,4 @@ class InboxTransaction:
             )
             .values(_RELEASED)
         )
-        return self._connection.execute(orphaned, {"leases": lease_texts(held), "now": now}).rowcount
+        return self.connection.execute(orphaned, {"leases": lease_texts(held), "now": now}).rowcount

@@ -75,6 +75,17 @@ def worker_times(connection: Connection) -> tuple[datetime | None, datetime | No
     return seen_at, stopped_at
 
 
+def last_seen_before(connection: Connection, at: datetime, *, stopped: bool) -> datetime | None:
+    """Return when the worker was seen that was silent at a time; with `stopped`, or stopped in order.
+
+    None if its row is gone, a day later.
+    """
+    last = func.coalesce(worker.c.stopped_at, worker.c.seen_at) if stopped else worker.c.seen_at
+    seen = select(func.max(last)).where(last <= at - WORKER_SILENT_AFTER)
+    found: datetime | None = connection.execute(seen if stopped else seen.where(RUNS_OR_DIED)).scalar()
+    return found
+
+
 def expects_worker(connection: Connection) -> bool:
     """Return whether a worker is expected to run, after the last that stopped in order.
 

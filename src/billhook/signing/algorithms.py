@@ -64,33 +64,39 @@ def digest_of(name: str) -> str:
     return name.removeprefix("hmac-")
 
 
-@final
-class Hmac:
-    """Signs and verifies with HMAC; `decode` turns a configured secret into key material."""
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One kind of signature: loads its keys, and signs.
 
-    __slots__ = ("_decode", "_digest", "name", "signature_bytes")
+    `load(secret)` returns the key to verify with, and raises ConfigError or WeakSecret if it is unusable.
+    `sign(secret, content)` returns the raw signature; `secret` is the private key of a pair. In one request
+    there may be `most_signatures`.
+    """
 
-    most_signatures: ClassVar[int] = MAX_SIGNATURES
+    name: str
+    load: Callable[[str], Key]
+    sign: Callable[[str, bytes], bytes]
+    signature_bytes: int | None
+    most_signatures: int = MAX_PUBLIC_KEY_SIGNATURES
 
-    def __init__(self, name: HmacName = "hmac-sha256", decode: Callable[[str], bytes] = str.encode) -> None:
-        self.name: Final[str] = name
-        self._digest: Final = digest_of(name)
-        self.signature_bytes: Final[int | None] = hashlib.new(self._digest).digest_size
-        self._decode = decode
 
-    def load(self, secret: str) -> HmacKey:
-        """Return the key to verify with. Raises WeakSecret for a secret under 16 bytes."""
-        return HmacKey(self.name, self._digest, self._material(secret))
+def hmac_algorithm(name: HmacName = "hmac-sha256", decode: Callable[[str], bytes] = str.encode) -> Algorithm:
+    """Return HMAC with a hash function; `decode` turns a configured secret into key material."""
+    digest = digest_of(name)
 
-    def sign(self, secret: str, content: bytes) -> bytes:
-        """Return the raw signature. Raises WeakSecret, as `load` does."""
-        return hmac.digest(self._material(secret), content, self._digest)
+    def material(secret: str) -> bytes:
+        found = decode(secret)
+        if len(found) < MIN_SECRET_BYTES:
+            raise WeakSecret(len(found), MIN_SECRET_BYTES)
+        return found
 
-    def _material(self, secret: str) -> bytes:
-        material = self._decode(secret)
-        if len(material) < MIN_SECRET_BYTES:
-            raise WeakSecret(len(material), MIN_SECRET_BYTES)
-        return material
+    return Algorithm(
+        name,
+        lambda secret: HmacKey(name, digest, material(secret)),
+        lambda secret, content: hmac.digest(material(secret), content, digest),
+        hashlib.new(digest).digest_size,
+        MAX_SIGNATURES,
+    )
 
 
 @final
@@ -132,44 +138,37 @@ _ORDER_8: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95
 _SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _ORDER_8, _FIELD - _ORDER_8})
 
 
-@final
-class Ed25519:
-    """Signs and verifies with Ed25519; keys are `whpk_` and `whsk_` with base64."""
+def _load_ed25519(secret: str) -> PublicKey:
+    """Return the key to verify with. Raises ConfigError for a private key, and for a weak one."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    __slots__ = ()
+    if secret.startswith(PRIVATE_PREFIX):
+        raise ConfigError(
+            f"a private key ({PRIVATE_PREFIX}) cannot verify: give its public key, {PUBLIC_PREFIX}"
+        )
+    raw = _decode(secret, PUBLIC_PREFIX)
+    if len(raw) != KEY_BYTES:
+        raise ConfigError(f"an ed25519 public key is {KEY_BYTES} bytes, got {len(raw)}")
+    _require_ed25519_strength(raw)
+    return PublicKey("ed25519", _verifier(Ed25519PublicKey.from_public_bytes(raw).verify))
 
-    name: ClassVar[str] = "ed25519"
-    signature_bytes: ClassVar[int | None] = 64
-    most_signatures: ClassVar[int] = MAX_PUBLIC_KEY_SIGNATURES
 
-    def load(self, secret: str) -> PublicKey:
-        """Return the key to verify with. Raises ConfigError for a private key, and for a weak one."""
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+def _sign_ed25519(secret: str, content: bytes) -> bytes:
+    """Return the raw signature by the private key `secret`. Raises ConfigError if it is unusable."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        if secret.startswith(PRIVATE_PREFIX):
-            raise ConfigError(
-                f"a private key ({PRIVATE_PREFIX}) cannot verify: give its public key, {PUBLIC_PREFIX}"
-            )
-        raw = _decode(secret, PUBLIC_PREFIX)
-        if len(raw) != KEY_BYTES:
-            raise ConfigError(f"an ed25519 public key is {KEY_BYTES} bytes, got {len(raw)}")
-        _require_ed25519_strength(raw)
-        return PublicKey(self.name, _verifier(Ed25519PublicKey.from_public_bytes(raw).verify))
+    raw = _decode(secret, PRIVATE_PREFIX)
+    # libsodium and its ports store the seed together with the public key.
+    if len(raw) not in (KEY_BYTES, 2 * KEY_BYTES):
+        raise ConfigError(f"an ed25519 private key is {KEY_BYTES} or {2 * KEY_BYTES} bytes, got {len(raw)}")
+    private = Ed25519PrivateKey.from_private_bytes(raw[:KEY_BYTES])
+    if raw[KEY_BYTES:] not in (b"", private.public_key().public_bytes_raw()):
+        raise ConfigError("an ed25519 private key of 64 bytes ends in a public key that is not its own")
+    return private.sign(content)
 
-    def sign(self, secret: str, content: bytes) -> bytes:
-        """Return the raw signature by the private key `secret`. Raises ConfigError if it is unusable."""
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        raw = _decode(secret, PRIVATE_PREFIX)
-        # libsodium and its ports store the seed together with the public key.
-        if len(raw) not in (KEY_BYTES, 2 * KEY_BYTES):
-            raise ConfigError(
-                f"an ed25519 private key is {KEY_BYTES} or {2 * KEY_BYTES} bytes, got {len(raw)}"
-            )
-        private = Ed25519PrivateKey.from_private_bytes(raw[:KEY_BYTES])
-        if raw[KEY_BYTES:] not in (b"", private.public_key().public_bytes_raw()):
-            raise ConfigError("an ed25519 private key of 64 bytes ends in a public key that is not its own")
-        return private.sign(content)
+ED25519: Final = Algorithm("ed25519", _load_ed25519, _sign_ed25519, 64)
+"""Keys are `whpk_` and `whsk_` with base64."""
 
 
 @final
@@ -234,38 +233,32 @@ MIN_RSA_BITS: Final = 2_048
 MIN_RSA_EXPONENT: Final = 65_537  # Source: NIST SP 800-131A
 
 
-@final
-class RsaSha256:
-    """Signs and verifies with RSA, SHA-256 and PKCS#1 v1.5 padding; keys are PEM text."""
+def _load_rsa(secret: str) -> PublicKey:
+    """Return the key to verify with. Raises ConfigError for a private key, and for a weak one."""
+    return PublicKey("rsa-sha256", _verifier(rsa_public_key(secret).verify, *pkcs1_sha256()))
 
-    # cryptography is imported on use: HMAC alone does not need it.
 
-    __slots__ = ()
+def _sign_rsa(secret: str, content: bytes) -> bytes:
+    """Return the raw signature by the private key `secret`. Raises ConfigError if it is unusable."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    name: ClassVar[str] = "rsa-sha256"
-    signature_bytes: ClassVar[int | None] = None  # as long as the key's modulus
-    most_signatures: ClassVar[int] = MAX_PUBLIC_KEY_SIGNATURES
+    try:
+        key = load_pem_private_key(secret.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: the PEM is encrypted
+        raise ConfigError(
+            "a key is not an unencrypted private key in PEM (-----BEGIN PRIVATE KEY-----)"
+        ) from None
+    if not isinstance(key, RSAPrivateKey):
+        raise ConfigError(f"a private key in PEM must be RSA, got {type(key).__name__}")
+    _require_rsa_strength(key.public_key())
+    return key.sign(content, *pkcs1_sha256())
 
-    def load(self, secret: str) -> PublicKey:
-        """Return the key to verify with. Raises ConfigError for a private key, and for a weak one."""
-        return PublicKey(self.name, _verifier(rsa_public_key(secret).verify, *pkcs1_sha256()))
 
-    def sign(self, secret: str, content: bytes) -> bytes:
-        """Return the raw signature by the private key `secret`. Raises ConfigError if it is unusable."""
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-        try:
-            key = load_pem_private_key(secret.encode(), password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: the PEM is encrypted
-            raise ConfigError(
-                "a key is not an unencrypted private key in PEM (-----BEGIN PRIVATE KEY-----)"
-            ) from None
-        if not isinstance(key, RSAPrivateKey):
-            raise ConfigError(f"a private key in PEM must be RSA, got {type(key).__name__}")
-        _require_rsa_strength(key.public_key())
-        return key.sign(content, *pkcs1_sha256())
+# As long as the key's modulus. cryptography is imported on use: HMAC alone does not need it.
+RSA_SHA256: Final = Algorithm("rsa-sha256", _load_rsa, _sign_rsa, None)
+"""RSA with SHA-256 and PKCS#1 v1.5 padding; keys are PEM text."""
 
 
 def pkcs1_sha256() -> tuple[PKCS1v15, SHA256]:
@@ -312,17 +305,7 @@ def _require_rsa_strength(key: RSAPublicKey) -> None:
         )
 
 
-Algorithm: TypeAlias = Hmac | Ed25519 | RsaSha256
-"""One kind of signature: loads its keys, and signs.
-
-`load(secret)` returns the key to verify with, and raises ConfigError or WeakSecret if it is unusable.
-`sign(secret, content)` returns the raw signature; `secret` is the private key of a pair. `most_signatures` is
-the maximum number of signatures in one request.
-"""
-
-
 def algorithm_of(name: AlgorithmName, secret_encoding: SecretEncoding) -> Algorithm:
     """Return the algorithm of a name. The encoding is for HMAC: PEM and whpk_ are encodings of their own."""
-    hmacs = (Hmac(each, SECRET_ENCODINGS[secret_encoding]) for each in get_args(HmacName))
-    kinds: list[Algorithm] = [*hmacs, RsaSha256(), Ed25519()]
-    return next(each for each in kinds if each.name == name)
+    hmacs = (hmac_algorithm(each, SECRET_ENCODINGS[secret_encoding]) for each in get_args(HmacName))
+    return next(each for each in (*hmacs, RSA_SHA256, ED25519) if each.name == name)

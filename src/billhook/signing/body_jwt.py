@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal, final, get_args
 
 from billhook.errors import ConfigError, InvalidJSON, MissingExtra, SignatureMalformed
 from billhook.fields import strict_json
-from billhook.signing.algorithms import Hmac, PublicKey, RsaSha256
+from billhook.signing.algorithms import RSA_SHA256, Algorithm, PublicKey, hmac_algorithm
 from billhook.signing.parsing import read_header
 from billhook.signing.scheme import Keys, Scheme, Secret, Secrets, SignedContent, check_option, single_secret
 from billhook.signing.times import LAST_TIMESTAMP, UNIX
@@ -54,7 +54,7 @@ class BodyJWT(Scheme):
         check_option("claim_holds", claim_holds, get_args(ClaimHolds))
         check_option("replay_protection", replay_protection, ("dedupe-only", None))
         self._use_headers(header)
-        self._algorithm: Final = _Algorithm(algorithm)
+        self._algorithm: Final = _jwt_algorithm(algorithm)
         self._claim: Final = claim
         self._claim_holds: Final = claim_holds
         self._issuer: Final = issuer
@@ -111,53 +111,42 @@ class BodyJWT(Scheme):
         return {self.headers[0]: f"{content}.{_encoded(self._algorithm.sign(key, content.encode()))}"}
 
 
-@final
-class _Algorithm:
-    """Signs and verifies with an algorithm of PyJWT."""
+def _jwt_algorithm(name: AlgorithmName) -> Algorithm:
+    """Return an algorithm of PyJWT. Raises MissingExtra."""
+    try:
+        from jwt import InvalidKeyError, get_algorithm_by_name
+    except ModuleNotFoundError:
+        raise MissingExtra("billhook.signing.BodyJWT", "jwt") from None
+    public = name not in get_args(_SharedSecretName)
+    own: Any = get_algorithm_by_name(name)
 
-    __slots__ = ("_jwt_algorithm", "_public", "name")
-
-    def __init__(self, name: AlgorithmName) -> None:
-        try:
-            from jwt import get_algorithm_by_name
-        except ModuleNotFoundError:
-            raise MissingExtra("billhook.signing.BodyJWT", "jwt") from None
-        self.name: str = name
-        self._public = name not in get_args(_SharedSecretName)
-        self._jwt_algorithm: Any = get_algorithm_by_name(name)
-
-    def load(self, secret: str) -> PublicKey:
-        if "PRIVATE KEY" in secret:
-            raise ConfigError("a private key was given to verify with: give the public key")
-        if self.name == "RS256":
-            RsaSha256().load(secret)  # refuses keys that are too weak, which PyJWT accepts
-        elif not self._public:
-            Hmac().load(secret)
-        key = self._prepared(secret)
-        return PublicKey(
-            self.name,
-            lambda content, signature: bool(self._jwt_algorithm.verify(content, key, signature)),
-            public=self._public,
-        )
-
-    def sign(self, secret: str, content: bytes) -> bytes:
-        if not self._public:
-            Hmac().load(secret)
-        key = self._prepared(secret)
-        if self._public and not hasattr(key, "sign"):
-            raise ConfigError(f"a public key was given to sign with: {self.name} needs the private one")
-        return bytes(self._jwt_algorithm.sign(content, key))
-
-    def _prepared(self, secret: str) -> object:
+    def prepared(secret: str) -> Any:
         from cryptography.exceptions import UnsupportedAlgorithm
-        from jwt import InvalidKeyError
 
+        if not public:
+            hmac_algorithm().load(secret)  # refuses what is too short
         try:
-            return self._jwt_algorithm.prepare_key(secret)
+            return own.prepare_key(secret)
         except (InvalidKeyError, UnsupportedAlgorithm, ValueError, TypeError):
             raise ConfigError(
-                f"a key is not one for {self.name}: give a PEM of its kind, or text for HS256 and HS512"
+                f"a key is not one for {name}: give a PEM of its kind, or text for HS256 and HS512"
             ) from None
+
+    def load(secret: str) -> PublicKey:
+        if "PRIVATE KEY" in secret:
+            raise ConfigError("a private key was given to verify with: give the public key")
+        if name == "RS256":
+            RSA_SHA256.load(secret)  # refuses keys that are too weak, which PyJWT accepts
+        key = prepared(secret)
+        return PublicKey(name, lambda content, signature: bool(own.verify(content, key, signature)), public)
+
+    def sign(secret: str, content: bytes) -> bytes:
+        key = prepared(secret)
+        if public and not hasattr(key, "sign"):
+            raise ConfigError(f"a public key was given to sign with: {name} needs the private one")
+        return bytes(own.sign(content, key))
+
+    return Algorithm(name, load, sign, None)
 
 
 def read_token(text: str, header: str) -> tuple[dict[str, object], dict[str, object], str, str]:

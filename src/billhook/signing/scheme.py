@@ -240,7 +240,10 @@ def single_secret(secret: Secret) -> tuple[str | None, str]:
 def _pairs(secrets: Secrets) -> list[tuple[str | None, object]]:
     value: object = secrets
     if isinstance(value, Mapping):
-        return [(_key_id(key_id), secret) for key_id, secret in value.items()]
+        for key_id in value:
+            if not isinstance(key_id, str) or not key_id:
+                raise ConfigError(f"a key id must be a str and not empty, got {type(key_id).__name__}")
+        return list(value.items())
     # A str is a sequence too: each of its characters would become a secret.
     if isinstance(value, str | bytes | bytearray) or not isinstance(value, Sequence):
         raise ConfigError(f"secrets must be a list, newest first, got {type(value).__name__}")
@@ -248,9 +251,3 @@ def _pairs(secrets: Secrets) -> list[tuple[str | None, object]]:
     for secret in value:
         pairs += _pairs(secret) if isinstance(secret, Mapping) else [(None, secret)]
     return pairs
-
-
-def _key_id(key_id: object) -> str:
-    if not isinstance(key_id, str) or not key_id:
-        raise ConfigError(f"a key id must be a str and not empty, got {type(key_id).__name__}")
-    return key_id

@@ -9,12 +9,12 @@ from typing import ClassVar, Final, final
 from billhook.errors import ConfigError, SignatureMalformed
 from billhook.signing import parsing
 from billhook.signing.algorithms import (
+    ED25519,
     PRIVATE_PREFIX,
     PUBLIC_PREFIX,
     Algorithm,
-    Ed25519,
-    Hmac,
     base64_secret,
+    hmac_algorithm,
 )
 from billhook.signing.scheme import Keys, Scheme, Secret, Secrets, SignedContent, single_secret
 from billhook.signing.times import UNIX
@@ -40,7 +40,7 @@ def _shared_secret(secret: str) -> bytes:
         ) from None
 
 
-VERSIONS: Final[Mapping[str, Algorithm]] = {"v1": Hmac(decode=_shared_secret), "v1a": Ed25519()}
+VERSIONS: Final[Mapping[str, Algorithm]] = {"v1": hmac_algorithm(decode=_shared_secret), "v1a": ED25519}
 
 
 @final

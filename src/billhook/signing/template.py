@@ -11,12 +11,7 @@ from typing import ClassVar, Final, Literal, get_args
 
 from billhook.errors import ConfigError, SignatureMalformed
 from billhook.signing import parsing
-from billhook.signing.algorithms import (
-    SECRET_ENCODINGS,
-    AlgorithmName,
-    SecretEncoding,
-    algorithm_of,
-)
+from billhook.signing.algorithms import SECRET_ENCODINGS, AlgorithmName, SecretEncoding, algorithm_of
 from billhook.signing.content_template import ContentTemplate
 from billhook.signing.parsing import Encoding
 from billhook.signing.scheme import Keys, Scheme, Secret, Secrets, SignedContent, check_option, single_secret

@@ -19,8 +19,8 @@ from billhook.extension import get_state
 from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.counts import Counts
-from billhook.inbox.diagnosis import newest_deliveries
 from billhook.inbox.postgres.facts import PostgresFacts
+from billhook.inbox.searches import newest_deliveries
 from billhook.inbox.sqlite.facts import SqliteFacts
 from billhook.inbox.sqlite.library import sqlite3
 from billhook.settings import OPTIONS
@@ -431,7 +431,7 @@ def test_the_sample_is_bounded(shop):
         deliver(app, b'{"n": %d}' % number, "PingTest", message_id=f"m{number}")
     change(inbox_file(app), "UPDATE delivery SET state = 'pruned' WHERE id = 60")
 
-    assert [each.id for each in newest_deliveries(inbox, 3, 1_000)] == [59, 58, 57]
+    assert [each.delivery_id for each in newest_deliveries(inbox, 3, 1_000)] == [59, 58, 57]
     assert len(newest_deliveries(inbox, 100, 1_000_000)) == 59
     assert len(newest_deliveries(inbox, 100, 95)) == 95 // len(b'{"n": 59}')
     assert "unknown-field" not in examine(app, "--sample", "0")

@@ -14,12 +14,11 @@ import pytest
 from billhook.events import CustomerCreated, sample
 from billhook.extension import get_state
 from billhook.inbox import Counted, RunPlan
-from billhook.inbox.condition_checks import Facts, number_text
+from billhook.inbox.condition_checks import Facts, Thresholds, number_text
 from billhook.inbox.conditions import judge
 from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.operations import discard
 from billhook.inbox.pace import NOT_STORED
-from billhook.inbox.thresholds import Thresholds
 from support.apps import deliver
 from support.inbox_view import NOON, change, incoming
 from support.processes import clean_environment, logged, until

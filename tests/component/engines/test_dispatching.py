@@ -213,8 +213,10 @@ def test_a_quarantine_is_signalled_by_the_worker_that_planned_it(shop, observe):
     state.inbox.put(incoming("k", body=b"{"))
     planned = state.dispatcher.plan(state.inbox.received(1))
 
+    with state.inbox.transaction("w") as transaction:
+        pass
     for planned_here in ([], [1]):
-        state.dispatcher.report(planned=planned, planned_here=planned_here)
+        state.dispatcher.report(transaction, [], set(), planned, planned_here)
 
     assert len(observed) == 1
 

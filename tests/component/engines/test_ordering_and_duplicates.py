@@ -160,7 +160,7 @@ def test_only_the_result_with_the_current_token_is_signalled(shop, observe, cloc
 
     with app_state.inbox.transaction("w") as transaction:
         settled = transaction.settle([report.run_result for report in reports])
-    app_state.dispatcher.report(attempts=reports, settled=settled)
+    app_state.dispatcher.report(transaction, reports, settled)
 
     assert settled == {(fresh.run_id, fresh.token)}
     assert [(name, facts["delivery"].attempt) for name, facts in told] == [("handler_dead", 2)]
@@ -183,7 +183,7 @@ def test_the_result_of_an_ordered_run_says_so_whatever_it_is(shop, clock, ordere
     results = [
         state.dispatcher.attempt(claim).run_result,
         state.dispatcher.crashed(claim, OSError()).run_result,
-        state.dispatcher.interrupted(claim, now),
+        claim.interrupted(now, now),
     ]
 
     assert [result.ordered for result in results] == [ordered_by is not None] * 3

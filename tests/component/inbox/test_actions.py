@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from billhook.inbox.actions import list_actions, recorded
+from billhook.inbox.actions import list_actions, prune_actions, recorded
 from billhook.inbox.retention import ACTIONS_KEPT_FOR
 from support.inbox_view import NOON, rows
 from support.postgres import only_sqlite
@@ -81,7 +81,7 @@ def test_actions_are_kept_for_thirteen_months(inbox, by):
         with recorded(inbox, "ada", "pause", "new", later):
             pass
     else:
-        inbox.prune_actions(later)
+        prune_actions(inbox, later)
 
     left = [one.which for one in list_actions(inbox, 9)]
     assert left == (["new", "young"] if by == "the next action" else ["young"])

@@ -435,7 +435,7 @@ def check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox,
     (second,) = claim(inbox, 1)
 
     def again(transaction):
-        connection = transaction._connection
+        connection = transaction.connection
         locks.lock_order(connection)
         locks.lock_deliveries(connection, [ids[0]])
         connection.execute(

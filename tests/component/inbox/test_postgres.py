@@ -469,7 +469,7 @@ INSERT = driver.INSERT_NEW.format(delivery="delivery", version="billhook_version
 
 
 def as_they_come(connection, batch):
-    columns = [[getattr(one, name) for one in batch] for name in driver._COLUMNS]
+    columns = [[getattr(one, name) for one in batch] for name in driver.NEW_COLUMNS]
     return connection.execute(INSERT, [REVISION, *columns]).fetchall()
 
 

@@ -136,7 +136,7 @@ def test_in_one_session_with_another_client_neither_changes_anything_for_the_oth
             inbox.put(incoming(f"k{number}"))
             with inbox.transaction("me") as transaction:
                 transaction.next_times()
-                found = settings(transaction._connection.exec_driver_sql)
+                found = settings(transaction.connection.exec_driver_sql)
             left = settings(client.execute)
             kept = client.execute(
                 "SELECT (SELECT count(*) FROM pg_prepared_statements), "
@@ -227,7 +227,7 @@ def test_the_time_limits_of_the_url_hold_in_each_transaction(url, one_session):
         client.execute("SET lock_timeout = '7s'")
     with inbox.transaction("me") as transaction:
         found = [
-            transaction._connection.exec_driver_sql(f"SHOW {name}").scalar_one()
+            transaction.connection.exec_driver_sql(f"SHOW {name}").scalar_one()
             for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
         ]
     inbox.close()

@@ -33,7 +33,7 @@ def round_trip(url):
         (read,) = inbox.received(10)
         with inbox.transaction("w") as transaction:
             settings = {
-                name: transaction._connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in SESSION
+                name: transaction.connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in SESSION
             }
         return read.body == ODD, read.received_at.tzinfo is not None, settings
     finally:

@@ -14,7 +14,7 @@ from billhook import gunicorn_conf
 from billhook.doctor.checks import clock_text, retention_text, secret_files_text, workers_text
 from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
 from billhook.doctor.deliveries import clock_findings, payload_findings
-from billhook.inbox.diagnosis import SampledDelivery
+from billhook.inbox import StoredDelivery
 from billhook.inbox.postgres.facts import PostgresFacts, is_local
 from billhook.inbox.sqlite.facts import SqliteFacts, file_system_of
 from billhook.settings import OPTIONS
@@ -160,16 +160,19 @@ def test_a_settings_file_that_raises_is_a_finding(tmp_path):
 # --- clocks ---------------------------------------------------------------------------------------
 
 
-def sampled(*ages_seconds: float) -> list[SampledDelivery]:
+def stored(number: int, event_type: str, signed_at: datetime = NOON) -> StoredDelivery:
+    return StoredDelivery(number, "default", f"{number}", event_type, b"{}", "{}", signed_at, NOON)
+
+
+def sampled(*ages_seconds: float) -> list[StoredDelivery]:
     return [
-        SampledDelivery(number, "PingTest", b"{}", NOON, NOON - timedelta(seconds=age))
-        for number, age in enumerate(ages_seconds)
+        stored(number, "PingTest", NOON - timedelta(seconds=age)) for number, age in enumerate(ages_seconds)
     ]
 
 
 def test_of_unknown_types_that_a_sender_invents_the_most_frequent_are_told_and_those_without_a_type():
     types = ["", "often", "often", *(f"t{number:03}" for number in range(200))]
-    sample = [SampledDelivery(number, name, b"{}", NOON, NOON) for number, name in enumerate(types)]
+    sample = [stored(number, name) for number, name in enumerate(types)]
 
     told = [found.what for found in payload_findings(sample)]
 
@@ -192,7 +195,7 @@ def test_a_clock_that_is_off_shows_in_what_was_accepted():
 
 
 def test_deliveries_without_a_time_say_nothing_of_clocks():
-    assert list(clock_findings([replace(each, signed_at=None) for each in sampled(*range(90, 100))])) == []
+    assert list(clock_findings([each._replace(signed_at=None) for each in sampled(*range(90, 100))])) == []
 
 
 def test_what_is_well_is_told_with_its_age_and_number(tmp_path):

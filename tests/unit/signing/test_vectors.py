@@ -11,7 +11,7 @@ from standardwebhooks import Webhook
 
 from billhook.errors import ConfigError, SignatureMalformed, SignatureMismatch
 from billhook.signing import BodyHMAC, SignatureTemplate, StandardWebhooks, TimestampedHMAC, TimestampedRSA
-from billhook.signing.algorithms import Ed25519
+from billhook.signing.algorithms import ED25519
 from support.signing_cases import TEXT_SECRET, WHSEC, Delivery, ed25519_pair, verify
 
 BODY = b'{"test": 2432232314}'
@@ -89,10 +89,10 @@ def test_the_first_ed25519_vector_of_rfc_8032_is_signed_and_verified():
         "fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"
     )
 
-    key = Ed25519().load(whpk)
+    key = ED25519.load(whpk)
 
     assert whpk == "whpk_" + base64.b64encode(public).decode()
-    assert Ed25519().sign(whsk, b"") == raw
+    assert ED25519.sign(whsk, b"") == raw
     assert key.matches(b"", [raw])
     assert not key.matches(b"x", [raw])
 

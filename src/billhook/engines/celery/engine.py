@@ -146,7 +146,7 @@ class CeleryEngine(Engine):
             return
         # In the main process only: its pool's children come and go, and one sweep per worker is enough.
         registration = WorkerRegistration(
-            self.inbox, unique_process_name(), "celery", self.dispatcher.count_handlers
+            self.inbox, unique_process_name(), "celery", self.dispatcher.handlers.count
         )
         maintenance = Maintenance(self.inbox, self.maintenance, registration=registration)
         sweeper = Sweeper(self.inbox, self.dispatcher)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from billhook.engines.dispatcher import Dispatcher
@@ -27,15 +28,17 @@ REPUBLISH_SECONDS = 30.0
 MAX_REPUBLISH_SECONDS = 3600.0
 
 
+@dataclass(eq=False, repr=False)
 class Sweeper:
     """Publishes deliveries again whose message was lost, dropped or never sent. For one thread.
 
     It reads the inbox, and remembers what it published for as long as that is pending.
     """
 
-    def __init__(self, inbox: Inbox, dispatcher: Dispatcher) -> None:
-        self._inbox = inbox
-        self._dispatcher = dispatcher
+    inbox: Inbox
+    dispatcher: Dispatcher
+
+    def __post_init__(self) -> None:
         # When to publish again what is pending since then, and the pause after that.
         self._published: dict[tuple[int, datetime], tuple[float, float]] = {}
 
@@ -53,9 +56,9 @@ class Sweeper:
             raise
 
     def _sweep(self, queue_length: Callable[[], int], publish: Callable[[int], None]) -> float:
-        now, monotonic = self._dispatcher.clock.now(), time.monotonic()
-        limits = self._dispatcher.limits
-        found, times = self._inbox.pending(limits, received_before=now - UNREAD_AFTER, now=now, limit=LIMIT)
+        now, monotonic = self.dispatcher.clock.now(), time.monotonic()
+        limits = self.dispatcher.limits
+        found, times = self.inbox.pending(limits, received_before=now - UNREAD_AFTER, now=now, limit=LIMIT)
         keys = {(each.delivery_id, each.since) for each in found}
         # What is not pending any more is forgotten, and so is what is pending for another reason.
         self._published = {key: turn for key, turn in self._published.items() if key in keys}
@@ -74,7 +77,7 @@ class Sweeper:
                 if not queue_is_empty:
                     continue
             if not count:  # a server that only reads, as a standby in a failover
-                self._inbox.check_writable()
+                self.inbox.check_writable()
             publish(each.delivery_id)
             count += 1
             # Doubled: in a long queue the first message still waits, and each further one only lengthens it.
@@ -85,4 +88,4 @@ class Sweeper:
         next_at = times.after(now)
         if next_at is None:
             return SWEEP_SECONDS
-        return max(0.01, min(SWEEP_SECONDS, (next_at - self._dispatcher.clock.now()).total_seconds()))
+        return max(0.01, min(SWEEP_SECONDS, (next_at - self.dispatcher.clock.now()).total_seconds()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -27,16 +28,18 @@ _BOOT_TIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _uptime = partial(time.clock_gettime, _BOOT_TIME)
 
 
+@dataclass(eq=False, repr=False)
 class ServerClock:
-    """The server's clock, from the first measurement on; before it, the machine's own."""
+    """The server's clock, from the first measurement on; before it, the machine's own.
 
-    def __init__(
-        self, server: str, machine: Clock | None = None, uptime: Callable[[], float] = _uptime
-    ) -> None:
-        """`server` names it in the log; `uptime` returns seconds and is never set."""
-        self._server = server
-        self._machine = machine or SystemClock()
-        self._uptime = uptime
+    `server` names it in the log; `uptime` returns seconds and is never set.
+    """
+
+    server: str
+    machine: Clock = field(default_factory=SystemClock)
+    uptime: Callable[[], float] = _uptime
+
+    def __post_init__(self) -> None:
         # The server's time when the uptime was 0.
         self._zero_at: datetime | None = None
         self._measured_at = 0.0
@@ -45,24 +48,24 @@ class ServerClock:
     def now(self) -> datetime:
         """Return the server's time."""
         if self._zero_at is None:
-            return self._machine.now()
-        return self._zero_at + timedelta(seconds=self._uptime())
+            return self.machine.now()
+        return self._zero_at + timedelta(seconds=self.uptime())
 
     @property
     def machine_ahead_seconds(self) -> float:
         """How far this machine's clock is ahead of the server's; negative if it is behind."""
-        return (self._machine.now() - self.now()).total_seconds()
+        return (self.machine.now() - self.now()).total_seconds()
 
     @property
     def is_due(self) -> bool:
         """Whether the last measurement is so old that there should be another."""
-        return self._zero_at is None or self._uptime() - self._measured_at >= EVERY_SECONDS
+        return self._zero_at is None or self.uptime() - self._measured_at >= EVERY_SECONDS
 
     def measure(self, ask: Callable[[], float]) -> None:
         """Compare with the server's time, which `ask` returns as seconds since 1970."""
-        before = self._uptime()
+        before = self.uptime()
         at = datetime.fromtimestamp(ask(), UTC)
-        after = self._uptime()
+        after = self.uptime()
         # The server read its clock at some moment of this time: however long the answer took, what was
         # known before stays, unless it contradicts that.
         earliest, latest = at - timedelta(seconds=after), at - timedelta(seconds=before)
@@ -80,4 +83,4 @@ class ServerClock:
         elif told is None or abs(ahead - told) > CLOCK_OFF_SECONDS:
             self._told_seconds = ahead
             text = "%s, %s: leases and due times go by the server's, the age of signatures by this machine's"
-            logger.warning(text, off, self._server, extra=fields(cause="clock", duration=abs(ahead)))
+            logger.warning(text, off, self.server, extra=fields(cause="clock", duration=abs(ahead)))

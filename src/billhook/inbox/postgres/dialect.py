@@ -34,29 +34,29 @@ from billhook.inbox.records import RunPlan, RunResult
 from billhook.inbox.schema import delivery, run, watermark
 from billhook.inbox.sql import TextOfTables, in_parameter, json_text, name_of
 
-_ORDER = 0x6F726472  # "ordr"
-_CONFLICTS = 0x636F6E66  # "conf"
-_LIMITS = 0x6C696D74  # "limt"
 _COUNTS = 0x636E7473  # "cnts"
 # Of this inbox, by the number of its table: what moves the watermark only tries to take it, and another inbox
 # of the database must not keep it off. The table has one row.
 _COUNTS_OF_INBOX: ColumnElement[int] = literal_column(f"({_COUNTS}::bigint << 32) + tableoid::bigint")
-_HOLD_COUNTS = select(func.pg_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(watermark)
 _TRY_COUNTS = select(func.pg_try_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(watermark)
-_HOLD_ORDER = select(func.pg_advisory_xact_lock(_ORDER))
-_HOLD_ORDER_OF = _HOLD_ORDER.where(
-    exists(
-        select(run.c.id).where(in_parameter(run.c.delivery_id, "delivery_ids"), run.c.order_key.is_not(None))
-    )
+_HOLD = {
+    "counts": select(func.pg_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(watermark),
+    "order": select(func.pg_advisory_xact_lock(0x6F726472)),  # "ordr"
+    "conflicts": select(func.pg_advisory_xact_lock(0x636F6E66)),  # "conf"
+    "limits": select(func.pg_advisory_xact_lock(0x6C696D74)),  # "limt"
+}
+_ITS_ORDERED = select(run.c.id).where(
+    in_parameter(run.c.delivery_id, "delivery_ids"), run.c.order_key.is_not(None)
 )
-_HOLD_DELIVERIES = (
-    select(delivery.c.id)
+_HOLD_OF = {
+    "order": _HOLD["order"].where(exists(_ITS_ORDERED)),
+    "deliveries": select(delivery.c.id)
     .where(in_parameter(delivery.c.id, "delivery_ids"))
     # In the order of the ids: two transactions meet at the lowest id that both need. FOR NO KEY UPDATE: one
     # that writes a run twice has its foreign key checked, and must not wait for this, holding other locks.
     .order_by(delivery.c.id)
-    .with_for_update(key_share=True)
-)
+    .with_for_update(key_share=True),
+}
 _WRITERS = text(
     "SELECT virtualtransaction FROM pg_locks WHERE mode IN ('RowShareLock', 'RowExclusiveLock')"
     " AND relation = ANY (CAST(:tables AS regclass[]))"
@@ -89,7 +89,7 @@ class PostgresDialect(InboxDialect):
         "WHERE nspname = :schema AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped"
     )
     in_list = "{} = ANY ({})"
-    position = "position({value} IN {column})"
+    position = "position({1} IN {0})"
     hour = "date_trunc('hour', {}, 'UTC')"
     minute = "date_trunc('minute', {}, 'UTC')"
     by_index = ""
@@ -154,32 +154,16 @@ class PostgresDialect(InboxDialect):
         few = selected.with_for_update(of=run, skip_locked=True).lateral("few")
         return wanted.join(few, true()), list(few.c)
 
-    def lock_counts(self, connection: Connection) -> None:
-        """Hold the advisory lock of this inbox's counts."""
-        connection.execute(_HOLD_COUNTS)
+    def hold(self, connection: Connection, lock: str, delivery_ids: Collection[int] | None = None) -> None:
+        """Hold the advisory lock, or the rows of the deliveries."""
+        if delivery_ids is None:
+            connection.execute(_HOLD[lock])
+        else:
+            connection.execute(_HOLD_OF[lock], {"delivery_ids": sorted(delivery_ids)})
 
     def try_to_lock_counts(self, connection: Connection) -> bool:
-        """Return whether it has that lock."""
+        """Return whether it has the lock of counts."""
         return bool(connection.execute(_TRY_COUNTS).scalar_one())
-
-    def lock_order(self, connection: Connection, delivery_ids: Collection[int] | None) -> None:
-        """Hold the advisory lock of ordered runs."""
-        if delivery_ids is None:
-            connection.execute(_HOLD_ORDER)
-        else:
-            connection.execute(_HOLD_ORDER_OF, {"delivery_ids": list(delivery_ids)})
-
-    def lock_conflicts(self, connection: Connection) -> None:
-        """Hold the advisory lock of conflicts."""
-        connection.execute(select(func.pg_advisory_xact_lock(_CONFLICTS)))
-
-    def lock_limits(self, connection: Connection) -> None:
-        """Hold the advisory lock of limits."""
-        connection.execute(select(func.pg_advisory_xact_lock(_LIMITS)))
-
-    def lock_deliveries(self, connection: Connection, delivery_ids: Collection[int]) -> None:
-        """Hold the rows of these deliveries."""
-        connection.execute(_HOLD_DELIVERIES, {"delivery_ids": sorted(delivery_ids)})
 
     def lock_work(
         self, connection: Connection, results: Sequence[RunResult], plans: Sequence[RunPlan]

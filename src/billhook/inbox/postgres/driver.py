@@ -20,7 +20,7 @@ from sqlalchemy.exc import DisconnectionError
 from billhook.concurrency import wait_readable
 from billhook.errors import UnfitEncoding
 from billhook.inbox import revision
-from billhook.inbox.records import NewDelivery
+from billhook.inbox.records import NEW_COLUMNS, NewDelivery
 
 SESSION = {
     "synchronous_commit": "on",
@@ -201,9 +201,6 @@ def reason(error: BaseException | None) -> str:
     return " ".join((primary or str(error)).split())
 
 
-_COLUMNS = (
-    *("source", "key", "event_type", "type_field", "body", "digest", "headers", "signed_at", "received_at"),
-)
 # Without a right to store, the state is NULL, which the table refuses.
 INSERT_NEW = """
     INSERT INTO {delivery}
@@ -230,7 +227,7 @@ def insert(connection: DeadlineConnection, statement: bytes, rows: Sequence[NewD
     # Sequential ids come in the order of the rows inserted, so sorting pairs them with their keys again.
     order = sorted(range(len(rows)), key=lambda number: (rows[number].source, rows[number].key))
     columns: list[object] = [revision.REVISION]
-    columns += [[getattr(rows[number], name) for number in order] for name in _COLUMNS]
+    columns += [[getattr(rows[number], name) for number in order] for name in NEW_COLUMNS]
     if connection.is_pooled:  # else the statement is its own transaction
         connection.execute(f"BEGIN {WRITING}{connection.settings}".encode())
     ids = sorted(row[0] for row in connection.execute(statement, columns))

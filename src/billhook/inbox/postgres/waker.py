@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
@@ -30,13 +31,17 @@ PAUSE_SECONDS = 2.0
 Connect = Callable[[], DeadlineConnection]
 
 
+@dataclass(eq=False, repr=False)
 class ReconnectingConnection:
-    """A connection opened at first use, and again after it was lost, at most every PAUSE_SECONDS."""
+    """A connection opened at first use, and again after it was lost, at most every PAUSE_SECONDS.
 
-    def __init__(self, connect: Connect, opened: Callable[[DeadlineConnection], object]) -> None:
-        """Call `opened` with each new connection before its first use."""
-        self._connect = connect
-        self._opened = opened
+    It calls `opened` with each new connection before its first use.
+    """
+
+    connect: Connect
+    opened: Callable[[DeadlineConnection], object]
+
+    def __post_init__(self) -> None:
         self._connection: DeadlineConnection | None = None
         self._not_before = 0.0
         self._lock = threading.Lock()
@@ -63,8 +68,8 @@ class ReconnectingConnection:
                 raise OSError("it was tried just now")
             try:
                 # Under the lock, as two threads would open two connections.
-                self._connection = self._connect()
-                self._opened(self._connection)
+                self._connection = self.connect()
+                self.opened(self._connection)
             finally:
                 self._not_before = time.monotonic() + PAUSE_SECONDS
         return self._connection
@@ -75,21 +80,25 @@ class ReconnectingConnection:
             connection.close()
 
 
+@dataclass(eq=False, repr=False)
 class PostgresWaker:
-    """`notify`, `fileno` and `wait` from any thread. Lost connections are opened again."""
+    """`notify`, `fileno` and `wait` from any thread. Lost connections are opened again.
 
-    def __init__(self, connect: Connect, table: str) -> None:
-        """`connect` opens a connection with autocommit; `table` is the name of a table of the inbox."""
-        self._connect = connect
-        self._table = table
+    `connect` opens a connection with autocommit; `table` is the name of a table of the inbox.
+    """
+
+    connect: Connect
+    table: str
+
+    def __post_init__(self) -> None:
         self._deaf_until = -math.inf
         self._parents_connections: list[ReconnectingConnection] = []
         self._reset()
         reset_in_child(self._reset_in_child)
 
     def _reset(self) -> None:
-        self._notifying = ReconnectingConnection(self._connect, lambda _: None)
-        self._listening = ReconnectingConnection(self._connect, self._subscribe)
+        self._notifying = ReconnectingConnection(self.connect, lambda _: None)
+        self._listening = ReconnectingConnection(self.connect, self._subscribe)
 
     def _reset_in_child(self) -> None:
         # Kept open: closing the copies here would end the parent's sessions.
@@ -100,7 +109,7 @@ class PostgresWaker:
         """Wake every listener; never raises."""
         # A lost notification costs a poll interval; an error here would cost an accepted delivery its 200.
         with suppress(OSError), self._notifying.use() as connection:
-            connection.execute(f"SELECT pg_notify({_CHANNEL}, '')", [self._table])
+            connection.execute(f"SELECT pg_notify({_CHANNEL}, '')", [self.table])
 
     def fileno(self) -> int:
         """Return the descriptor of the listening connection. Raises OSError while there is none."""
@@ -122,7 +131,7 @@ class PostgresWaker:
 
         Raises OSError behind a pooler.
         """
-        listener = PostgresWaker(self._connect, self._table)
+        listener = PostgresWaker(self.connect, self.table)
         with suppress(OSError):  # tried again at each wait
             listener.fileno()
         if time.monotonic() < listener._deaf_until:
@@ -138,5 +147,5 @@ class PostgresWaker:
         if connection.is_pooled:
             self._deaf_until = time.monotonic() + DEAF_SECONDS
             raise OSError(_DEAF)
-        ((channel,),) = connection.execute(f"SELECT {_CHANNEL}", [self._table]).fetchall()
+        ((channel,),) = connection.execute(f"SELECT {_CHANNEL}", [self.table]).fetchall()
         connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))

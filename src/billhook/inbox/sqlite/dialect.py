@@ -65,7 +65,7 @@ class SqliteDialect(InboxDialect):
     write_time = staticmethod(lambda moment: None if moment is None else utc_text(moment))
     read_time = staticmethod(_moment)
     in_list = "{} IN (SELECT value FROM json_each({}))"
-    position = "instr({column}, {value})"
+    position = "instr({}, {})"
     hour = "substr({}, 1, 13) || ':00:00.000000'"
     minute = "substr({}, 1, 16) || ':00.000000'"
     by_index = "{} AND "

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final, get_args
 
 from billhook.errors import ConfigError
-from billhook.signing.algorithms import Ed25519, HmacName, RsaSha256
+from billhook.signing.algorithms import ED25519, RSA_SHA256, HmacName
 from billhook.signing.content_template import FIELDS
 from billhook.signing.search.captured import SIGNATURE_LENGTHS, CapturedRequest, Part, read_request
 from billhook.signing.search.contents import (
@@ -158,7 +158,7 @@ class _Search:
         self, templates: Iterable[str], request: CapturedRequest, keys: Sequence[CandidateKey]
     ) -> Iterator[Match]:
         known = frozenset(KNOWN)  # quick to look up
-        quick = [key for key in keys if key.algorithm != Ed25519.name]
+        quick = [key for key in keys if key.algorithm != ED25519.name]
         for content in contents(templates, request) if keys else ():
             # Ed25519 takes long, so unusual contents are not tried as a digest or with a changed body.
             likely = not content.digest and request.body is self._request.body
@@ -206,7 +206,7 @@ class _Search:
     def _absence(self) -> Iterator[NearMiss]:
         """Yield what is known of a request for which no scheme or mistake was found."""
         request, names = self._request, ", ".join(self.signature_headers)
-        proven = [key.number for key in self._keys if key.algorithm == RsaSha256.name]
+        proven = [key.number for key in self._keys if key.algorithm == RSA_SHA256.name]
         missing = [field for field in ("id", "timestamp") if not request.values[field]]
         if not names:
             text = "no header looks like a signature: a proxy on the way removed it, or the sender"

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from billhook.errors import ConfigError, MissingExtra, SignatureError, SignatureMalformed
-from billhook.signing.algorithms import SECRET_ENCODINGS, AlgorithmName, HmacName, RsaSha256
+from billhook.signing.algorithms import RSA_SHA256, SECRET_ENCODINGS, AlgorithmName, HmacName
 from billhook.signing.body_jwt import BodyJWT, read_token
 from billhook.signing.scheme import Scheme
 from billhook.signing.schemes import SCHEMES
@@ -93,7 +93,7 @@ def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
         rank = (key.number, preference, listed, prefix)
         return FoundScheme(
             kind.__name__, arguments, scheme, key.number, change, part.header, content.template, signed_at,
-            key.algorithm == RsaSha256.name, rank,
+            key.algorithm == RSA_SHA256.name, rank,
         )  # fmt: skip
     return NearMiss("template", f"{description}, for which no scheme of billhook can be configured: {why}")
 

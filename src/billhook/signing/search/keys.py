@@ -20,7 +20,7 @@ from typing import Final
 
 from billhook.errors import ConfigError
 from billhook.signing import algorithms
-from billhook.signing.algorithms import SECRET_ENCODINGS, Ed25519, RsaSha256, SecretEncoding, digest_of
+from billhook.signing.algorithms import ED25519, RSA_SHA256, SECRET_ENCODINGS, SecretEncoding, digest_of
 from billhook.signing.search.captured import HMAC_LENGTHS
 from billhook.signing.secret_text import plain_secret
 from billhook.signing.standard_webhooks import SECRET_PREFIX, URL_SAFE
@@ -75,15 +75,15 @@ def _readings(secret: str) -> Iterator[tuple[str, str, SecretEncoding, str]]:
 
         public = algorithms.pem_public_key(secret)
         if isinstance(public, Ed25519PublicKey):
-            yield Ed25519.name, _whpk(public.public_bytes_raw()), "text", f"{write_public} last 32 bytes"
+            yield ED25519.name, _whpk(public.public_bytes_raw()), "text", f"{write_public} last 32 bytes"
         elif not isinstance(public, EllipticCurvePublicKey):  # such a key is for tokens alone
-            yield RsaSha256.name, secret, "text", ""
+            yield RSA_SHA256.name, secret, "text", ""
         return
     if secret.startswith(algorithms.PUBLIC_PREFIX):
-        yield Ed25519.name, secret, "text", ""
+        yield ED25519.name, secret, "text", ""
     for decode in (SECRET_ENCODINGS["hex"], SECRET_ENCODINGS["base64"]):
         with suppress(ConfigError):
-            yield Ed25519.name, _whpk(decode(secret)), "text", f"{write_public} 32 bytes"
+            yield ED25519.name, _whpk(decode(secret)), "text", f"{write_public} 32 bytes"
     prefix = _KEY_PREFIX.match(secret)
     bare, leave = (secret[prefix.end() :], f"leave out its prefix {prefix[0]}") if prefix else (secret, "")
     other = (bare, leave) if prefix else (SECRET_PREFIX + secret, f"write {SECRET_PREFIX} before it")
@@ -105,10 +105,10 @@ def _signing(
     algorithm: str, text: str, encoding: SecretEncoding, captured: Collection[bytes]
 ) -> tuple[Mapping[bytes, bytes], Callable[[bytes], bytes]]:
     """Return CandidateKey.signatures, empty if none can be the key's, and CandidateKey.compute."""
-    if algorithm == Ed25519.name:
-        key, own = Ed25519().load(text), {raw: raw for raw in captured if len(raw) == 64}
+    if algorithm == ED25519.name:
+        key, own = ED25519.load(text), {raw: raw for raw in captured if len(raw) == 64}
         return own, lambda content: next((raw for raw in own if key.matches(content, [raw])), b"")
-    if algorithm == RsaSha256.name:
+    if algorithm == RSA_SHA256.name:
         from cryptography.exceptions import InvalidSignature
 
         # An RSA signature shows what it signs, so no content has to be tried with the key.

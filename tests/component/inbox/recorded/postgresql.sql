@@ -17,6 +17,10 @@ WHERE billhook.billhook_action.id < %(id_1)s::BIGINT AND billhook.billhook_actio
  LIMIT %(param_1)s::INTEGER
 --> billhook_action: billhook_action_pkey
 
+-- actions.py prune_actions
+DELETE FROM billhook.billhook_action WHERE billhook.billhook_action.at < %(at_1)s::TIMESTAMP WITH TIME ZONE
+--> billhook_action: all rows
+
 -- actions.py recorded
 INSERT INTO billhook.billhook_action (at, who, what, which) VALUES (%(at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(what)s::VARCHAR, %(which)s::VARCHAR) RETURNING billhook.billhook_action.id
 
@@ -623,7 +627,7 @@ WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.f
 --> run: run_delivery_id_handler_key
 
 -- deliveries.py id_batches
-SELECT max(billhook.delivery.id) AS max_1
+SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
 FROM billhook.delivery
 --> delivery: delivery_pkey
 
@@ -654,16 +658,6 @@ WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.deliv
 SELECT billhook.delivery.id, billhook.delivery.error
 FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.error IS NOT NULL
---> delivery: delivery_pkey
-
--- diagnosis.py newest_deliveries
-SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.received_at, billhook.delivery.signed_at, billhook.delivery.headers
-FROM billhook.delivery JOIN (SELECT anon_2.id AS id, sum(anon_2.size) OVER (ORDER BY anon_2.id DESC) AS bytes
-FROM (SELECT billhook.delivery.id AS id, length(billhook.delivery.body) AS size
-FROM billhook.delivery
-WHERE (billhook.delivery.state NOT IN ('pruned', 'erased')) AND NOT (billhook.delivery.type_field IS NOT NULL AND billhook.delivery.state IN ('received') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR) AND length(billhook.delivery.body) <= %(length_1)s::INTEGER ORDER BY billhook.delivery.id DESC
- LIMIT %(param_1)s::INTEGER) AS anon_2) AS anon_1 ON anon_1.id = billhook.delivery.id
-WHERE anon_1.bytes <= %(bytes_1)s::INTEGER ORDER BY billhook.delivery.id DESC
 --> delivery: delivery_pkey
 
 -- due.py count_running
@@ -1325,12 +1319,6 @@ WHERE anon_1.delivery_id > %(delivery_id_1)s::BIGINT ORDER BY anon_1.delivery_id
  LIMIT %(param_1)s::INTEGER
 --> failure: failure_run_id_idx
 --> run: run_pkey
-
--- issues.py _last_seen_before
-SELECT max(billhook.billhook_worker.seen_at) AS max_1
-FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.seen_at <= %(seen_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_worker.stopped_at IS NULL
---> billhook_worker: all rows
 
 -- issues.py _quarantined
 -- occurrences.py occurrences
@@ -2094,10 +2082,6 @@ WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN 
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
 --> delivery: delivery_pkey
 
--- retention.py prune_actions
-DELETE FROM billhook.billhook_action WHERE billhook.billhook_action.at < %(at_1)s::TIMESTAMP WITH TIME ZONE
---> billhook_action: all rows
-
 -- runs.py _write_results
 UPDATE billhook.run SET state=anon_1.new_state, attempts=anon_1.attempt, due_at=coalesce(anon_1.retry_at, billhook.run.due_at), queued=0, last_error=anon_1.error, finished_at=CASE WHEN (anon_1.ended_at < (SELECT billhook.billhook_watermark.finished_at
 FROM billhook.billhook_watermark)) THEN (SELECT billhook.billhook_watermark.finished_at
@@ -2152,6 +2136,16 @@ FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received')
  LIMIT %(param_1)s::INTEGER) AS anon_1
 --> delivery: delivery_turn_idx
+
+-- searches.py newest_deliveries
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery JOIN (SELECT anon_2.id AS id, sum(anon_2.size) OVER (ORDER BY anon_2.id DESC) AS bytes
+FROM (SELECT billhook.delivery.id AS id, length(billhook.delivery.body) AS size
+FROM billhook.delivery
+WHERE (billhook.delivery.state NOT IN ('pruned', 'erased')) AND NOT (billhook.delivery.type_field IS NOT NULL AND billhook.delivery.state IN ('received') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR) AND length(billhook.delivery.body) <= %(length_1)s::INTEGER ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_2) AS anon_1 ON anon_1.id = billhook.delivery.id
+WHERE anon_1.bytes <= %(bytes_1)s::INTEGER ORDER BY billhook.delivery.id DESC
+--> delivery: delivery_pkey
 
 -- searches.py read_bodies
 SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.body, billhook.delivery.type_field
@@ -2356,6 +2350,12 @@ SELECT billhook.billhook_worker.engine
 FROM billhook.billhook_worker
 WHERE billhook.billhook_worker.stopped_at IS NOT NULL AND billhook.billhook_worker.engine != %(engine_1)s::VARCHAR ORDER BY billhook.billhook_worker.stopped_at DESC
  LIMIT %(param_1)s::INTEGER
+--> billhook_worker: all rows
+
+-- workers.py last_seen_before
+SELECT max(billhook.billhook_worker.seen_at) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.seen_at <= %(seen_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_worker.stopped_at IS NULL
 --> billhook_worker: all rows
 
 -- workers.py record_stop

@@ -18,6 +18,10 @@ WHERE billhook_action.id < ? AND billhook_action.at >= ? ORDER BY billhook_actio
  LIMIT ? OFFSET ?
 --> SEARCH billhook_action USING INTEGER PRIMARY KEY (rowid<?)
 
+-- actions.py prune_actions
+DELETE FROM billhook_action WHERE billhook_action.at < ?
+--> SCAN billhook_action
+
 -- actions.py recorded
 INSERT INTO billhook_action (at, who, what, which) VALUES (?, ?, ?, ?) RETURNING id
 
@@ -677,7 +681,7 @@ WHERE run.delivery_id IN (SELECT value FROM json_each(?)) ORDER BY failure.id
 --> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?)
 
 -- deliveries.py id_batches
-SELECT max(delivery.id) AS max_1
+SELECT coalesce(max(delivery.id), ?) AS coalesce_1
 FROM delivery
 --> SEARCH delivery
 
@@ -712,20 +716,6 @@ FROM delivery
 WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.error IS NOT NULL
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- diagnosis.py newest_deliveries
-SELECT delivery.id, delivery.event_type, delivery.body, delivery.received_at, delivery.signed_at, delivery.headers
-FROM delivery JOIN (SELECT anon_2.id AS id, sum(anon_2.size) OVER (ORDER BY anon_2.id DESC) AS bytes
-FROM (SELECT delivery.id AS id, length(delivery.body) AS size
-FROM delivery
-WHERE (delivery.state NOT IN ('pruned', 'erased')) AND NOT (delivery.type_field IS NOT NULL AND delivery.state IN ('received') AND delivery.event_type = ?) AND length(delivery.body) <= ? ORDER BY delivery.id DESC
- LIMIT ? OFFSET ?) AS anon_2) AS anon_1 ON anon_1.id = delivery.id
-WHERE anon_1.bytes <= ? ORDER BY delivery.id DESC
---> SCAN delivery
---> SCAN anon_2
---> SCAN (subquery-4)
---> SCAN anon_1
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- due.py count_running
 SELECT run.handler, count(*) AS count_1
@@ -1459,12 +1449,6 @@ WHERE anon_1.delivery_id > ? ORDER BY anon_1.delivery_id
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN anon_2
 --> SCAN anon_1
-
--- issues.py _last_seen_before
-SELECT max(billhook_worker.seen_at) AS max_1
-FROM billhook_worker
-WHERE billhook_worker.seen_at <= ? AND billhook_worker.stopped_at IS NULL
---> SEARCH billhook_worker
 
 -- issues.py _with_numbers
 SELECT delivery.id, delivery.identifier_1, delivery.identifier_2, delivery.identifier_3
@@ -2310,10 +2294,6 @@ UPDATE delivery SET also_sent_as=?, headers=?, state=?, error=?, identifier_1=?,
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- retention.py prune_actions
-DELETE FROM billhook_action WHERE billhook_action.at < ?
---> SCAN billhook_action
-
 -- runs.py _write_results
 SELECT run.id, run.token, run.handler, run.order_key, run.newest_only
 FROM run
@@ -2380,6 +2360,20 @@ FROM delivery
 WHERE (delivery.state NOT IN (?, ?)) ORDER BY delivery.id
  LIMIT ? OFFSET ?
 --> SCAN delivery
+
+-- searches.py newest_deliveries
+SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM delivery JOIN (SELECT anon_2.id AS id, sum(anon_2.size) OVER (ORDER BY anon_2.id DESC) AS bytes
+FROM (SELECT delivery.id AS id, length(delivery.body) AS size
+FROM delivery
+WHERE (delivery.state NOT IN ('pruned', 'erased')) AND NOT (delivery.type_field IS NOT NULL AND delivery.state IN ('received') AND delivery.event_type = ?) AND length(delivery.body) <= ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?) AS anon_2) AS anon_1 ON anon_1.id = delivery.id
+WHERE anon_1.bytes <= ? ORDER BY delivery.id DESC
+--> SCAN delivery
+--> SCAN anon_2
+--> SCAN (subquery-4)
+--> SCAN anon_1
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- searches.py read_bodies
 SELECT delivery.id, delivery.event_type, delivery.state, delivery.body, delivery.type_field
@@ -2628,6 +2622,12 @@ FROM billhook_worker
 WHERE billhook_worker.stopped_at IS NOT NULL AND billhook_worker.engine != ? ORDER BY billhook_worker.stopped_at DESC
  LIMIT ? OFFSET ?
 --> SCAN billhook_worker
+
+-- workers.py last_seen_before
+SELECT max(billhook_worker.seen_at) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.seen_at <= ? AND billhook_worker.stopped_at IS NULL
+--> SEARCH billhook_worker
 
 -- workers.py record_stop
 UPDATE billhook_worker SET stopped_at=? WHERE billhook_worker.owner = ?
