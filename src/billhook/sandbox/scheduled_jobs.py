@@ -13,7 +13,7 @@ from sqlalchemy import Row, delete, func, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from billhook.sandbox.clock import add_months
-from billhook.sandbox.errors import busy
+from billhook.sandbox.errors import error
 from billhook.sandbox.storage.database import Service, Transaction
 from billhook.sandbox.storage.tables import scheduled_job
 
@@ -131,8 +131,8 @@ class Scheduler:
         the clock stands at the last job before it.
         """
         if not self._move_lock.acquire(timeout=_TURN_SECONDS):
-            seconds = math.ceil(_TURN_SECONDS)
-            raise busy("the clock is being moved by another request: try again", seconds)
+            text = "the clock is being moved by another request: try again"
+            raise error(503, "busy", text, math.ceil(_TURN_SECONDS))
         try:
             # Inside the lock, so that `target` is applied to the time that a previous move has reached.
             goal = target(self._service.clock.now())
@@ -162,11 +162,11 @@ class Scheduler:
                     clock.set_ahead(moment - clock.real.now())
                 offset = clock.ahead // timedelta(microseconds=1)
                 tx.store_setting(_OFFSET_KEY, offset)
-        except Exception as error:
+        except Exception as failure:
             # An error of the database may be transient: then the job stays scheduled.
-            if job is not None and not isinstance(error, DBAPIError):
+            if job is not None and not isinstance(failure, DBAPIError):
                 # Its transaction was rolled back, so it is still scheduled and would fail again.
-                error.add_note(f"the job {job.kind} of {job.subject_id!r}, due {job.due_at}, is removed")
+                failure.add_note(f"the job {job.kind} of {job.subject_id!r}, due {job.due_at}, is removed")
                 with self._service.transaction(writes=True) as tx:
                     discard(tx, job)
             raise

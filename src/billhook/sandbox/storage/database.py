@@ -24,7 +24,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    NullPool,
     Table,
     create_engine,
     create_mock_engine,
@@ -129,19 +128,19 @@ def open_engine(url: str) -> Engine:
     A database with other tables is left unchanged, and nothing is written beside it.
     """
     parsed = parsed_url(url)
-    more: dict[str, Any] = {
-        "hide_parameters": True,
-        "connect_args": {"timeout": 30, "check_same_thread": False},
-    }
     with opening():
-        # Checked on a connection without the listeners below, which would write beside the file.
         try:
-            engine = create_engine(parsed, **more)
+            connect_args = {"timeout": 30, "check_same_thread": False}
+            engine = create_engine(parsed, hide_parameters=True, connect_args=connect_args)
             # Readable by its owner only: it holds keys.
             with suppress(FileExistsError):
                 file_of(parsed).touch(mode=0o600, exist_ok=False)
-            with create_engine(parsed, poolclass=NullPool, **more).connect() as connection:
-                _is_empty(connection)
+            # Checked on a connection without the listeners below, which would write beside the file.
+            try:
+                with engine.connect() as connection:
+                    _is_empty(connection)
+            finally:
+                engine.dispose()
         except (ArgumentError, TypeError, ValueError) as error:
             raise ConfigError(f"the sandbox's database URL cannot be used: {error}") from None
     event.listen(engine, "connect", _on_connect)
