@@ -18,7 +18,7 @@ from billhook.sandbox.billing.credit_grants import CREDIT_PRODUCTS
 from billhook.sandbox.billing.customers import CUSTOMERS
 from billhook.sandbox.billing.invoices import INVOICES
 from billhook.sandbox.billing.meters import METERS
-from billhook.sandbox.pages.context import page_context
+from billhook.sandbox.pages.context import site
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables import credit_lot, credit_pool
@@ -141,7 +141,7 @@ def described_cause(cause: str) -> CauseText:
     kind, _, subject = cause.partition(" ")
     if kind in JOB_TEXTS:
         return CauseText(JOB_TEXTS[kind], subject, is_job=True)
-    summary = page_context().runner.summary(cause)
+    summary = site.summary(cause)
     return CauseText(cause, "") if summary is None else CauseText(summary, cause)
 
 
