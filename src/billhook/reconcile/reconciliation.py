@@ -88,8 +88,8 @@ class Reconciliation:
             for contract in self.client.contracts.list(limit=_PAGE):
                 yield from self._of_contract(contract)
         if customers or ledgers or asked & {InvoiceApproved.type, InvoicePaymentStatusChanged.type}:
-            issued = {"issued_after": self.period.since, "issued_before": self.period.until}
-            for invoice in self.client.invoices.list(**issued, limit=_PAGE):
+            since, until = self.period.since, self.period.until
+            for invoice in self.client.invoices.list(issued_after=since, issued_before=until, limit=_PAGE):
                 yield from self._of_invoice(invoice)
         if customers:
             for customer_id in sorted(self._maybe_new):

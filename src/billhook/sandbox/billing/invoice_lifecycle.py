@@ -17,13 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
 
-from billhook.events import (
-    CustomerPortalLinkSent,
-    InvoiceApproved,
-    InvoicePaymentStatusChanged,
-    InvoiceSendFailed,
-    PaymentFailed,
-)
+from billhook import events
 from billhook.fields.strict_json import datetime_text
 from billhook.fields.types import BillingStatus, ExactDecimal
 from billhook.resources import DepositTo, PaymentInfo
@@ -92,7 +86,7 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     # Approved on request before its time.
     scheduled_jobs.cancel(tx, invoice.id, "invoice_approval")
     scheduled_jobs.schedule(tx, due_at, "invoice_due", invoice.id)
-    raise_event(tx, InvoiceApproved(date=tx.now, invoice_id=invoice.id))
+    raise_event(tx, events.InvoiceApproved(date=tx.now, invoice_id=invoice.id))
     # Top-up credits are granted on approval, not on payment. Source: spec, "States and transitions".
     if invoice.credit_grant is not None:
         grant(tx, customer.id, invoice.credit_grant, LedgerReference(invoice_id=invoice.id))
@@ -126,7 +120,10 @@ def send_invoice(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     # One delivered mail is enough.
     if not any(delivered):
         raise_event(
-            tx, InvoiceSendFailed(invoice_id=invoice.id, invoice_number=invoice.invoice_number, date=tx.now)
+            tx,
+            events.InvoiceSendFailed(
+                invoice_id=invoice.id, invoice_number=invoice.invoice_number, date=tx.now
+            ),
         )
     # The invoice was sent again: a payment may have changed its status already.
     if invoice.billing_status != BillingStatus.NONE:
@@ -145,7 +142,7 @@ def _send_to(tx: Transaction, customer_id: str, address: str) -> bool:
     details: dict[str, Any] = {} if fault is None else {"error_message": fault}
     raise_event(
         tx,
-        CustomerPortalLinkSent(
+        events.CustomerPortalLinkSent(
             customer_id=customer_id, is_successful=fault is None, email=address, date=tx.now, **details
         ),
     )
@@ -164,7 +161,7 @@ def change_status(
     if status != before:
         raise_event(
             tx,
-            InvoicePaymentStatusChanged(
+            events.InvoicePaymentStatusChanged(
                 invoice_id=stored.id,
                 billing_status=status,
                 amount_due=stored.amount_due,
@@ -218,7 +215,7 @@ def _record_failure(
     stored = change_status(tx, stored, BillingStatus.REJECTED, changes)
     raise_event(
         tx,
-        PaymentFailed(
+        events.PaymentFailed(
             date=tx.now,
             customer_id=str(stored.customer_id),
             invoice_id=stored.id,

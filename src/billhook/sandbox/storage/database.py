@@ -20,20 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    Table,
-    create_engine,
-    create_mock_engine,
-    delete,
-    event,
-    insert,
-    inspect,
-    literal,
-    select,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
@@ -59,7 +46,7 @@ def new_id(prefix: str) -> str:
 class Transaction:
     """A database transaction with the time at which all of its changes happen."""
 
-    connection: Connection
+    connection: sa.Connection
     now: datetime
     """The sandbox clock's time, constant throughout the transaction."""
     real_now: datetime
@@ -73,23 +60,25 @@ class Transaction:
     scheduled: bool = False
     """True if a job was scheduled: the scheduler is woken up after the commit."""
 
-    def any(self, table: Table, *where: ColumnElement[bool]) -> bool:
+    def any(self, table: sa.Table, *where: sa.ColumnElement[bool]) -> bool:
         """Return whether the table has a row that matches."""
-        query = select(literal(1)).select_from(table).where(*where).limit(1)
+        query = sa.select(sa.literal(1)).select_from(table).where(*where).limit(1)
         return self.connection.execute(query).first() is not None
 
     def setting(self, name: str) -> Any:
         """Return the value stored under `name`, with all its digits; None if there is none."""
-        text = self.connection.scalar(select(setting.c.value).where(setting.c.name == name))
+        text = self.connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
         return None if text is None else strict_json.loads(text.encode())
 
     def store_setting(self, name: str, value: object) -> None:
         """Store `value` under `name`, as JSON, replacing another; None deletes it."""
         if value is None:
-            self.connection.execute(delete(setting).where(setting.c.name == name))
+            self.connection.execute(sa.delete(setting).where(setting.c.name == name))
         else:
             text = strict_json.dumps(value).decode()
-            self.connection.execute(insert(setting).prefix_with("OR REPLACE").values(name=name, value=text))
+            self.connection.execute(
+                sa.insert(setting).prefix_with("OR REPLACE").values(name=name, value=text)
+            )
 
 
 def _lock(path: Path) -> int:
@@ -122,7 +111,7 @@ def opening() -> Iterator[None]:
         raise ConfigError(f"the sandbox's database cannot be opened: {' '.join(str(why).split())}") from None
 
 
-def open_engine(url: str) -> Engine:
+def open_engine(url: str) -> sa.Engine:
     """Return an engine for the URL; ConfigError if it cannot be opened or holds other tables.
 
     A database with other tables is left unchanged, and nothing is written beside it.
@@ -131,7 +120,7 @@ def open_engine(url: str) -> Engine:
     with opening():
         try:
             connect_args = {"timeout": 30, "check_same_thread": False}
-            engine = create_engine(parsed, hide_parameters=True, connect_args=connect_args)
+            engine = sa.create_engine(parsed, hide_parameters=True, connect_args=connect_args)
             # Readable by its owner only: it holds keys.
             with suppress(FileExistsError):
                 file_of(parsed).touch(mode=0o600, exist_ok=False)
@@ -143,8 +132,8 @@ def open_engine(url: str) -> Engine:
                 engine.dispose()
         except (ArgumentError, TypeError, ValueError) as error:
             raise ConfigError(f"the sandbox's database URL cannot be used: {error}") from None
-    event.listen(engine, "connect", _on_connect)
-    event.listen(engine, "begin", _on_begin)
+    sa.event.listen(engine, "connect", _on_connect)
+    sa.event.listen(engine, "begin", _on_begin)
     return engine
 
 
@@ -178,15 +167,15 @@ def _on_connect(connection: Any, _: object) -> None:
     connection.create_function("number_text", 1, number_text, deterministic=True)
 
 
-def _on_begin(connection: Connection) -> None:
+def _on_begin(connection: sa.Connection) -> None:
     # BEGIN IMMEDIATE locks at once: a read transaction that is upgraded later may fail with SQLITE_BUSY.
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _is_empty(connection: Connection) -> bool:
+def _is_empty(connection: sa.Connection) -> bool:
     """Return True if there are no tables; ConfigError if they are not those of this version."""
-    if not inspect(connection).get_table_names():
+    if not sa.inspect(connection).get_table_names():
         return True
     if connection.exec_driver_sql("PRAGMA application_id").scalar() != _APPLICATION_ID:
         raise ConfigError(
@@ -209,7 +198,7 @@ def _ddl() -> Sequence[str]:
     """Return the statements that create the tables and their indexes."""
     statements: list[str] = []
     dialect = sqlite.dialect()
-    noting = create_mock_engine(
+    noting = sa.create_mock_engine(
         "sqlite://", lambda ddl, *_: statements.append(str(ddl.compile(dialect=dialect)))
     )
     metadata.create_all(noting, checkfirst=False)
@@ -261,7 +250,7 @@ class Service:
         self._after_commit(tx)
 
     @contextmanager
-    def _connection(self, *, writes: bool) -> Iterator[Connection]:
+    def _connection(self, *, writes: bool) -> Iterator[sa.Connection]:
         with self._engine.connect().execution_options(writes=writes) as connection, connection.begin():
             yield connection
 
