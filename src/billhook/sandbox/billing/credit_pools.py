@@ -61,7 +61,7 @@ def customer_pools(
     # Most products consume no credits, and are rated often.
     if not credit_product_ids:
         return []
-    rows = tx.connection.execute(
+    rows = tx.execute(
         select(credit_pool)
         .where(
             credit_pool.c.customer_id == customer_id,
@@ -83,12 +83,12 @@ def add_lot(
     """
     lot_id, amount = new_id("lot"), credit_grant.grant_amount or ZERO
     columns = dict(zip(("customer_id", "credit_product_id", "kind"), pool_key, strict=True))
-    pool = tx.connection.execute(select(credit_pool).filter_by(**columns)).first()
+    pool = tx.execute(select(credit_pool).filter_by(**columns)).first()
     if pool is None:
         empty = {"balance": ZERO, "filled_to": ZERO, "told_share": ZERO}
         made = insert(credit_pool).values(id=new_id("pool"), **columns, **empty)
-        pool = tx.connection.execute(made.returning(credit_pool)).one()
-    tx.connection.execute(
+        pool = tx.execute(made.returning(credit_pool)).one()
+    tx.execute(
         insert(credit_lot).values(
             id=lot_id,
             pool_id=pool.id,
@@ -105,7 +105,7 @@ def add_lot(
 def open_lots(tx: Transaction, *where: ColumnElement[bool]) -> list[Row[Any]]:
     """Return the rows of lots with credits left, the first to expire first."""
     expires_at = credit_lot.c.expires_at
-    found = tx.connection.execute(
+    found = tx.execute(
         select(credit_lot)
         .join(credit_pool, credit_pool.c.id == credit_lot.c.pool_id)
         .where(*where)
@@ -118,7 +118,7 @@ def open_lots(tx: Transaction, *where: ColumnElement[bool]) -> list[Row[Any]]:
 def usage_paid(tx: Transaction, product_key: str, cycle_start: datetime) -> UsageAmount:
     """Return what credits have paid for a product's usage in a cycle, as its last ledger entry says."""
     columns = ledger_entry.c
-    row = tx.connection.execute(
+    row = tx.execute(
         select(columns.paid_units, columns.paid_money)
         .where(columns.product_key == product_key, columns.cycle_start == cycle_start)
         .order_by(columns.seq.desc())
@@ -167,11 +167,11 @@ def take_from_lots(
             this = credit_lot.c.id == lot.id
             # Empty lots are deleted: only the ledger keeps history.
             if part == lot.remaining:
-                tx.connection.execute(delete(credit_lot).where(this))
+                tx.execute(delete(credit_lot).where(this))
             else:
-                tx.connection.execute(update(credit_lot).where(this).values(remaining=lot.remaining - part))
+                tx.execute(update(credit_lot).where(this).values(remaining=lot.remaining - part))
         for pool_id, part in taken.items():
-            pool = tx.connection.execute(select(credit_pool).where(credit_pool.c.id == pool_id)).one()
+            pool = tx.execute(select(credit_pool).where(credit_pool.c.id == pool_id)).one()
             _change_balance(tx, pool, entry_type, -part, link)
     return taken
 
@@ -197,7 +197,7 @@ def _change_balance(
         else:
             # Rounded down, beyond any threshold's digits: a share with an end is exact.
             told_share = ((filled_to - balance) * 100 / filled_to).quantize(_SHARE_PRECISION, ROUND_DOWN)
-    changed = tx.connection.execute(
+    changed = tx.execute(
         update(credit_pool)
         .where(credit_pool.c.id == pool.id)
         .values(balance=balance, filled_to=filled_to, told_share=told_share)
@@ -205,9 +205,7 @@ def _change_balance(
     ).one()
     entry = {"type": entry_type, "amount": amount, "balance_after": balance, **asdict(link)}
     owner = {"customer_id": pool.customer_id, "pool_id": pool.id, "created_at": tx.now}
-    tx.connection.execute(
-        insert(ledger_entry).values(id=entry_id, **owner, **entry, paid_units=units, paid_money=money)
-    )
+    tx.execute(insert(ledger_entry).values(id=entry_id, **owner, **entry, paid_units=units, paid_money=money))
     if amount > 0:
         details = _event_details(tx, changed)
         raise_event(tx, CreditPoolIncreased(**details, granted_amount=amount, previous_balance=pool.balance))
@@ -241,7 +239,7 @@ def ledger_page(tx: Transaction, asked: CreditLedgerQuery) -> LedgerPageView:
 
 def find_entry(tx: Transaction, entry_id: str) -> LedgerEntryView:
     """Return the ledger entry with this id, which must exist."""
-    return _entry_view(tx.connection.execute(_READ.where(ledger_entry.c.id == entry_id)).one())
+    return _entry_view(tx.execute(_READ.where(ledger_entry.c.id == entry_id)).one())
 
 
 def _entry_view(row: Row[Any]) -> LedgerEntryView:

@@ -145,7 +145,7 @@ def validate_batch(tx: Transaction, batch: RawEventBatch) -> IngestResult:
     checked = list(map(validate_event, batch.events, batch.texts(tx)))
     # One query for the whole batch.
     wanted = in_texts(event.c.ref, (valid.ref for valid in checked if isinstance(valid, ValidEvent)))
-    stored = set(tx.connection.scalars(select(event.c.ref).where(wanted)))
+    stored = set(tx.scalars(select(event.c.ref).where(wanted)))
     result, refs = IngestResult(), set[str]()
     for sent, valid in zip(batch.events, checked, strict=True):
         if isinstance(valid, str):

@@ -226,9 +226,9 @@ def _carried_to(tx: Transaction, contract: ContractRecord) -> tuple[Decimal, Dec
         (contracts_of.status != "Active") | contracts_of.deleted_at.is_not(None),
     )
     left = of.customer_id == contract.customer_id, of.currency == contract.billed_in, of.carried != ZERO
-    own = tx.connection.scalars(select(of.carried).where(*left, of.contract_id == contract.id)).all()
-    of_others = tx.connection.scalars(select(of.carried).where(*left, of.contract_id.in_(over))).all()
-    tx.connection.execute(update(invoice).where(*left, of.contract_id.in_(over)).values(carried=ZERO))
+    own = tx.scalars(select(of.carried).where(*left, of.contract_id == contract.id)).all()
+    of_others = tx.scalars(select(of.carried).where(*left, of.contract_id.in_(over))).all()
+    tx.execute(update(invoice).where(*left, of.contract_id.in_(over)).values(carried=ZERO))
     return exact_sum(own), exact_sum(of_others)
 
 
@@ -257,9 +257,7 @@ def _store_charges(tx: Transaction, stored: InvoiceRecord, charges: Sequence[Cha
     with localcontext(EXACT):
         # The difference: another contract's invoice may have taken over what there was.
         more = _carried_by(charges) - _carried_by(stored.charges)
-        carried = (
-            tx.connection.scalars(select(invoice.c.carried).where(invoice.c.id == stored.id)).one() + more
-        )
+        carried = tx.scalars(select(invoice.c.carried).where(invoice.c.id == stored.id)).one() + more
     return INVOICES.change(tx, stored, changes, carried=carried)
 
 
@@ -273,7 +271,7 @@ def _issue(
     invoice_id = new_id("inv")
     # Without gaps in a year: a transaction that writes is alone, so no other takes the same number.
     last = select(func.max(invoice.c.number)).where(invoice.c.year == tx.now.year)
-    number = (tx.connection.scalar(last) or 0) + 1
+    number = (tx.scalar(last) or 0) + 1
     smallest = money.smallest_unit(data["currency"])
     lines = [_line(invoice_id, charge, smallest) for charge in charges]
     breakdown = _breakdown(charges, smallest)

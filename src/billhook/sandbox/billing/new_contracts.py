@@ -101,7 +101,7 @@ def record_fields(tx: Transaction, request: NewContract) -> dict[str, Any]:
         if plan is None:
             raise invalid_request("there is no such plan", "planId")
         period = plan_period(plan.billing_data)
-        sold = [("", product) for product in contracts.plan_products(tx, [plan.id])[plan.id]]
+        sold = [("", product) for product in plan.products or []]
     else:
         sold = [(where, product) for where, product, _ in inline_products(request)]
         for where, group in groups:

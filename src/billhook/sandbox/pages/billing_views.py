@@ -54,7 +54,7 @@ def customer(customer_id: str) -> Response:
 
 def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
     of_customer = select(credit_pool).where(credit_pool.c.customer_id == found.id)
-    pools = tx.connection.execute(of_customer.order_by(credit_pool.c.seq.desc()).limit(_LATEST)).all()
+    pools = tx.execute(of_customer.order_by(credit_pool.c.seq.desc()).limit(_LATEST)).all()
     owner = contract_table.c.customer_id == found.id, contract_table.c.deleted_at.is_(None)
     return {
         "customer": found,

@@ -98,7 +98,7 @@ def overview() -> Response:
             "overview.html",
             jobs=jobs,
             names=subject_names(tx, [job.subject_id for job in jobs]),
-            counts={name: tx.connection.scalars(query).one() for name, query in counted.items()},
+            counts={name: tx.scalars(query).one() for name, query in counted.items()},
             states=outbox.count_states(tx),
             latest=latest,
             told=_timeline_texts(tx, latest),

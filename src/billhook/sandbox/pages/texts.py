@@ -193,7 +193,7 @@ def subject_names(tx: Transaction, ids: Iterable[object]) -> dict[str, str]:
     """Return {id: name} of those that are ids of customers, contracts, invoices, products or credits."""
     wanted = {one for one in ids if isinstance(one, str)}
     lots = select(credit_lot.c.id, credit_pool.c.customer_id).select_from(credit_lot).join(credit_pool)
-    rows = tx.connection.execute(lots.where(credit_lot.c.id.in_(wanted)))
+    rows = tx.execute(lots.where(credit_lot.c.id.in_(wanted)))
     owners = {row.id: row.customer_id for row in rows}
     customers = customer_names(tx, {*wanted, *owners.values()})
     names = {lot_id: f"credits of {customers[owner]}" for lot_id, owner in owners.items()}

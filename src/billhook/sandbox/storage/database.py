@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -42,43 +41,41 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(10)}"
 
 
-@dataclass(slots=True)
 class Transaction:
-    """A database transaction with the time at which all of its changes happen."""
+    """A database transaction with the time at which all of its changes happen.
 
-    connection: sa.Connection
-    now: datetime
-    """The sandbox clock's time, constant throughout the transaction."""
-    real_now: datetime
-    """The machine's time, by which deliveries are signed and retried."""
-    options: SandboxOptions
-    cause: str = "start"
-    """What runs in it, as the log of events notes it: method and path of an operation, or a job and its
-    subject."""
-    enqueued: bool = False
-    """True if deliveries became due: the sender is woken up after the commit."""
-    scheduled: bool = False
-    """True if a job was scheduled: the scheduler is woken up after the commit."""
+    `now` is the sandbox clock's time, constant throughout the transaction; `real_now` is the machine's, by
+    which deliveries are signed and retried.
+    """
+
+    def __init__(
+        self, connection: sa.Connection, now: datetime, real_now: datetime, options: SandboxOptions
+    ) -> None:
+        self.connection, self.now, self.real_now, self.options = connection, now, real_now, options
+        self.execute, self.scalar, self.scalars = connection.execute, connection.scalar, connection.scalars
+        # What runs in it, as the log of events notes it: method and path of an operation, or a job and its
+        # subject.
+        self.cause = "start"
+        # True if deliveries became due, or a job was scheduled: who waits for them is woken after the commit.
+        self.enqueued = self.scheduled = False
 
     def any(self, table: sa.Table, *where: sa.ColumnElement[bool]) -> bool:
         """Return whether the table has a row that matches."""
         query = sa.select(sa.literal(1)).select_from(table).where(*where).limit(1)
-        return self.connection.execute(query).first() is not None
+        return self.execute(query).first() is not None
 
     def setting(self, name: str) -> Any:
         """Return the value stored under `name`, with all its digits; None if there is none."""
-        text = self.connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
+        text = self.scalar(sa.select(setting.c.value).where(setting.c.name == name))
         return None if text is None else strict_json.loads(text.encode())
 
     def store_setting(self, name: str, value: object) -> None:
         """Store `value` under `name`, as JSON, replacing another; None deletes it."""
         if value is None:
-            self.connection.execute(sa.delete(setting).where(setting.c.name == name))
+            self.execute(sa.delete(setting).where(setting.c.name == name))
         else:
             text = strict_json.dumps(value).decode()
-            self.connection.execute(
-                sa.insert(setting).prefix_with("OR REPLACE").values(name=name, value=text)
-            )
+            self.execute(sa.insert(setting).prefix_with("OR REPLACE").values(name=name, value=text))
 
 
 def _lock(path: Path) -> int:

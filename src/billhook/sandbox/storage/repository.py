@@ -63,14 +63,14 @@ def fetch_page(
     order, name = (*before, seq), seq.table.name
     # Without the cursor: the total is the same on each page.
     counted = query.with_only_columns(func.count(), maintain_column_froms=True)
-    total = tx.connection.scalars(counted).one()
+    total = tx.scalars(counted).one()
     if cursor is not None:
         place, last_place = tuple_(*order), tuple_(*_place(cursor, name, len(order)))
         query = query.where(place < last_place if newest_first else place > last_place)
     places = [column.label(f"place_{number}") for number, column in enumerate(order)]
     # One row more than shown: it tells whether there is another page.
     ordered = [column.desc() for column in order] if newest_first else order
-    rows = tx.connection.execute(query.add_columns(*places).order_by(*ordered).limit(limit + 1)).all()
+    rows = tx.execute(query.add_columns(*places).order_by(*ordered).limit(limit + 1)).all()
     shown = list(rows[:limit])
     last = shown[-1][-len(order) :] if len(rows) > limit else None
     return ListPage(shown, total, None if last is None else _cursor(name, last))
@@ -163,7 +163,7 @@ class Repository(Generic[R]):
         }
         # Through JSON, so that the result equals the resource that is read back later.
         stored = self._model.from_wire(strict_json.loads(strict_json.dumps(body)))
-        tx.connection.execute(insert(self.table).values(**self._columns(stored), **columns))
+        tx.execute(insert(self.table).values(**self._columns(stored), **columns))
         return stored
 
     def check_external_id(self, tx: Transaction, external_id: str | None) -> None:
@@ -186,14 +186,12 @@ class Repository(Generic[R]):
 
     def first(self, tx: Transaction, *where: ColumnElement[bool]) -> R | None:
         """Return the oldest resource that matches; None if there is none."""
-        row = tx.connection.execute(
-            select(self.table.c.body).where(*where).order_by(self.table.c.seq).limit(1)
-        ).first()
+        row = tx.execute(select(self.table.c.body).where(*where).order_by(self.table.c.seq).limit(1)).first()
         return None if row is None else self.read(row)
 
     def all(self, tx: Transaction, *where: ColumnElement[bool]) -> list[R]:
         """Return all resources that match, oldest first."""
-        rows = tx.connection.execute(select(self.table.c.body).where(*where).order_by(self.table.c.seq))
+        rows = tx.execute(select(self.table.c.body).where(*where).order_by(self.table.c.seq))
         return [self.read(row) for row in rows]
 
     def change(self, tx: Transaction, stored: R, changes: Mapping[str, Any], **columns: Any) -> R:
@@ -208,7 +206,7 @@ class Repository(Generic[R]):
         body = {name: value for name, value in body.items() if value is not None}
         changed = self._model.from_wire(strict_json.loads(strict_json.dumps(body)))
         which = self.table.c.id == stored.id
-        tx.connection.execute(update(self.table).where(which).values(**self._columns(changed), **columns))
+        tx.execute(update(self.table).where(which).values(**self._columns(changed), **columns))
         return changed
 
     def _columns(self, stored: R) -> dict[str, Any]:
