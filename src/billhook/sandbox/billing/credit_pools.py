@@ -5,7 +5,7 @@ Source: spec, "Resources and their fields", Credit ledger entry; "Events", the t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
@@ -54,24 +54,15 @@ class LedgerReference:
     grant_due_at: datetime | None = None
 
 
-def customer_pools(
-    tx: Transaction, customer_id: str, credit_product_ids: Collection[str]
-) -> list[CreditPool]:
+def customer_pools(tx: Transaction, customer_id: str, credit_product_ids: Sequence[str]) -> list[CreditPool]:
     """Return the customer's pools of these credit products, in the order of the products."""
     # Most products consume no credits, and are rated often.
     if not credit_product_ids:
         return []
-    rows = tx.execute(
-        select(credit_pool)
-        .where(
-            credit_pool.c.customer_id == customer_id,
-            in_texts(credit_pool.c.credit_product_id, credit_product_ids),
-        )
-        .order_by(credit_pool.c.seq)
-    )
-    # Reversed, so that the first of two equal ids decides.
-    order = {product_id: n for n, product_id in reversed(list(enumerate(credit_product_ids)))}
-    return sorted(rows, key=lambda pool: order[pool.credit_product_id])
+    of = credit_pool.c
+    own = of.customer_id == customer_id, in_texts(of.credit_product_id, credit_product_ids)
+    rows = tx.execute(select(credit_pool).where(*own).order_by(of.seq))
+    return sorted(rows, key=lambda pool: credit_product_ids.index(pool.credit_product_id))
 
 
 def add_lot(

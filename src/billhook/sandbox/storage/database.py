@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from billhook.errors import ConfigError
 from billhook.fields import strict_json
@@ -193,13 +194,10 @@ def _version() -> int:
 @cache
 def _ddl() -> Sequence[str]:
     """Return the statements that create the tables and their indexes."""
-    statements: list[str] = []
-    dialect = sqlite.dialect()
-    noting = sa.create_mock_engine(
-        "sqlite://", lambda ddl, *_: statements.append(str(ddl.compile(dialect=dialect)))
-    )
-    metadata.create_all(noting, checkfirst=False)
-    return statements
+    tables = metadata.sorted_tables
+    indexes = [CreateIndex(index) for table in tables for index in table.indexes]
+    created = [*map(CreateTable, tables), *indexes]
+    return [str(element.compile(dialect=sqlite.dialect())) for element in created]
 
 
 class Service:
