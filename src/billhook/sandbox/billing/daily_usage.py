@@ -268,9 +268,9 @@ def mark_changed(
     which = [days.customer_id == customer_id, days.day >= day_number(first)]
     if last is not None:
         which.append(days.day <= day_number(last))
-    tx.execute(update(usage_day).where(*which).values(after_invoice=newest_invoice(tx)))
+    changed = update(usage_day).where(*which).values(after_invoice=newest_invoice(tx))
     key = (days.customer_id, days.meter_id, days.day, days.since)
-    return [(row[0], row[1], row[2], row[3]) for row in tx.execute(select(*key).where(*which))]
+    return [(row[0], row[1], row[2], row[3]) for row in tx.execute(changed.returning(*key))]
 
 
 def first_change(tx: Transaction, customer_id: str, invoice_number: int, end: datetime) -> datetime | None:
@@ -304,8 +304,7 @@ def cuts_by_day(
         select(usage_cut.c.customer_id, usage_cut.c.at)
         .where(
             in_texts(usage_cut.c.customer_id, customer_ids),
-            usage_cut.c.at >= day_start(min(days)),
-            usage_cut.c.at <= day_end(max(days)),
+            usage_cut.c.at.between(day_start(min(days)), day_end(max(days))),
         )
         .order_by(usage_cut.c.at)
     )
@@ -342,11 +341,6 @@ def _recount_day(tx: Transaction, customer_id: str, day: int) -> None:
         delete(usage_instance).where(usage_instance.c.customer_id == customer_id, usage_instance.c.day == day)
     )
     usage = UsageBatch()
-    usage.add_stored(
-        tx,
-        customer_id,
-        event.c.customer_id == customer_id,
-        event.c.at >= day_start(day),
-        event.c.at <= day_end(day),
-    )
+    within = event.c.at.between(day_start(day), day_end(day))
+    usage.add_stored(tx, customer_id, event.c.customer_id == customer_id, within)
     usage.write(tx)

@@ -125,22 +125,18 @@ def contract_lines(
         f"{cycle.contract.id}/{number}": each
         for number, each in enumerate(contracts.sold_products(tx, cycle.contract), 1)
     }
-    grouped = list(_grouped(cycle.contract, sold))
-    if only_products is not None:
-        grouped = [
-            (number, group, members)
-            for number, group, members in grouped
-            if any(each.product_id in only_products for each in members.values())
-        ]
     cycle_usage = _CycleUsage(tx, cycle, billed)
     lines = []
-    for number, group, members in grouped:
+    for number, group, members in _grouped(cycle.contract, sold):
+        ids = [each.product_id for each in members.values()]
+        if only_products is not None and not set(ids).intersection(only_products):
+            continue
         if group is not None:
             lines.append(_group_line(cycle_usage, number, group, members))
         else:
             [(key, each)] = members.items()
             usages = _product_usages(cycle_usage, members, NO_COMMITMENT, None)
-            days = (each.product_id,) if cycle_usage.charges_last_day([each.product_id]) else ()
+            days = tuple(ids) if cycle_usage.charges_last_day(ids) else ()
             line = ContractLine(key, each.product_id, each.name, usages, cycle.start, last_days=days)
             lines.append(line)
     return lines

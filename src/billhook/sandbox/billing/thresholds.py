@@ -101,11 +101,8 @@ def threshold_rules(tx: Transaction, event_type: str) -> list[ThresholdRule]:
 
 def high_water_mark(tx: Transaction, subject: str, cycle_start: datetime) -> tuple[Decimal, Decimal]:
     """Return the most units and the most money of `subject` so far in this cycle."""
-    row = tx.execute(
-        select(usage_peak.c.units, usage_peak.c.money).where(
-            usage_peak.c.subject == subject, usage_peak.c.cycle_start == cycle_start
-        )
-    ).first()
+    peak = select(usage_peak).filter_by(subject=subject, cycle_start=cycle_start)
+    row = tx.execute(peak).first()
     return (ZERO, ZERO) if row is None else (row.units, row.money)
 
 

@@ -54,10 +54,12 @@ def events() -> Response:
 
 
 def _timeline_texts(tx: Transaction, groups: Sequence[EventGroup]) -> dict[str, Any]:
-    """Return what the timeline shows beside its rows: sentences, causes, and names for ids."""
+    """Return what the timeline shows beside its rows: sentences, deliveries, causes, names for ids."""
     causes = {one.cause: described_cause(one.cause) for one in groups}
+    shown = [event for one in groups for event in one.events]
     return {
-        "sentences": event_sentences(tx, [event for one in groups for event in one.events]),
+        "sentences": event_sentences(tx, shown),
+        "deliveries": outbox.deliveries_of(tx, [event.id for event in shown]),
         "causes": causes,
         "names": subject_names(tx, [cause.detail for cause in causes.values()]),
         "dashboard": tx.options.dashboard_url,
@@ -68,11 +70,11 @@ def _timeline_texts(tx: Transaction, groups: Sequence[EventGroup]) -> dict[str, 
 def event(event_id: str) -> Response:
     """Show one event with its body, its deliveries and all attempts."""
     with site.reading() as tx:
-        trace = outbox.event_trace(tx, event_id)
-        if trace is None:
+        found = tx.execute(select(raised_event).where(raised_event.c.id == event_id)).first()
+        if found is None:
             raise NotFound("There is no event with this id; the sandbox keeps the newest 100,000.")
-        told = _timeline_texts(tx, [EventGroup(trace.cause, trace.raised_at, [trace])])
-    return site.render("event.html", event=trace, body=indented_json(trace.body.decode()), told=told)
+        told = _timeline_texts(tx, [EventGroup(found.cause, found.raised_at, [found])])
+    return site.render("event.html", event=found, body=indented_json(found.body.decode()), told=told)
 
 
 @route("/trigger")

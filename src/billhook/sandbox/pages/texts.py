@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 
 from billhook.events import EVENT_TYPES
 from billhook.fields import strict_json
@@ -22,7 +22,6 @@ from billhook.sandbox.pages.context import site
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables import credit_lot, credit_pool
-from billhook.sandbox.webhooks.outbox import EventTrace
 
 _CHARACTERS = 40
 """An amount that is longer is shown with an exponent."""
@@ -212,7 +211,7 @@ def _invoice_names(tx: Transaction, ids: Iterable[str]) -> dict[str, str]:
     }
 
 
-def event_sentences(tx: Transaction, events: Sequence[EventTrace]) -> dict[str, str]:
+def event_sentences(tx: Transaction, events: Sequence[Row[Any]]) -> dict[str, str]:
     """Return a sentence for each event, by the event's id."""
     bodies = {one.id: _fields(one.body) for one in events}
     names = subject_names(tx, [value for fields in bodies.values() for value in fields.values()])

@@ -235,24 +235,12 @@ class DeliveryTrace:
 
 
 @dataclass(frozen=True, slots=True)
-class EventTrace:
-    """An event with its deliveries, oldest first. `raised_at` is the sandbox's time."""
-
-    id: str
-    event_type: str
-    raised_at: datetime
-    cause: str
-    body: bytes
-    deliveries: Sequence[DeliveryTrace]
-
-
-@dataclass(frozen=True, slots=True)
 class EventGroup:
     """The events that one cause, an operation or a job, raised at the same time, oldest first."""
 
     cause: str
     at: datetime
-    events: Sequence[EventTrace]
+    events: Sequence[Row[Any]]
 
 
 def timeline(
@@ -265,18 +253,11 @@ def timeline(
     page = fetch_page(
         tx, select(raised_event).where(*where), limit, cursor, raised_event.c.seq, newest_first=True
     )
-    traces = _traces(tx, page.items)
     groups = [
         EventGroup(cause, at, list(events)[::-1])
-        for (cause, at), events in groupby(traces, key=lambda one: (one.cause, one.raised_at))
+        for (cause, at), events in groupby(page.items, key=lambda one: (one.cause, one.raised_at))
     ]
     return ListPage(groups, page.total, page.next_cursor)
-
-
-def event_trace(tx: Transaction, event_id: str) -> EventTrace | None:
-    """Return an event; None if there is no such event."""
-    rows = tx.execute(select(raised_event).where(raised_event.c.id == event_id)).all()
-    return next(iter(_traces(tx, rows)), None)
 
 
 def count_states(tx: Transaction) -> dict[str, int]:
@@ -285,17 +266,13 @@ def count_states(tx: Transaction) -> dict[str, int]:
     return {row[0]: row[1] for row in tx.execute(query)}
 
 
-def _traces(tx: Transaction, rows: Sequence[Row[Any]]) -> list[EventTrace]:
+def deliveries_of(tx: Transaction, event_ids: Sequence[str]) -> dict[str, list[DeliveryTrace]]:
+    """Return the deliveries of each event, oldest first."""
     # One query for the deliveries of all events, and one for the attempts of all deliveries.
-    found: dict[str, list[Row[Any]]] = {row.id: [] for row in rows}
+    found: dict[str, list[DeliveryTrace]] = {event_id: [] for event_id in event_ids}
     query = select(delivery).where(delivery.c.raised_id.in_(found)).order_by(delivery.c.seq)
-    for one in tx.execute(query):
-        found[one.raised_id].append(one)
-    attempts = attempts_of(tx, [one.id for each in found.values() for one in each])
-    return [
-        EventTrace(
-            row.id, row.event_type, row.raised_at, row.cause, row.body,
-            [DeliveryTrace(one, attempts[one.id]) for one in found[row.id]],
-        )
-        for row in rows
-    ]  # fmt: skip
+    rows = tx.execute(query).all()
+    attempts = attempts_of(tx, [row.id for row in rows])
+    for row in rows:
+        found[row.raised_id].append(DeliveryTrace(row, attempts[row.id]))
+    return found
