@@ -146,19 +146,17 @@ def create(tx: Transaction, request: NewContract) -> ContractRecord:
     is_active = fields["status"] == ContractStatus.ACTIVE
     in_force_at = max(request.start_date, tx.now) if is_active else None
     created = CONTRACTS.add(tx, {**data, **fields}, in_force_at=in_force_at)
-    raise_event(
-        tx,
-        ContractCreated(
-            date=tx.now,
-            contract_id=created.id,
-            customer_id=customer.id,
-            contract_name=contracts.display_name(created),
-            status=str(created.status),
-            start_date=created.start_date,
-            end_date=created.end_date,
-            customer=customers.event_details(tx, customer),
-        ),
+    event = ContractCreated(
+        date=tx.now,
+        contract_id=created.id,
+        customer_id=customer.id,
+        contract_name=contracts.display_name(created),
+        status=str(created.status),
+        start_date=created.start_date,
+        end_date=created.end_date,
+        customer=customers.event_details(tx, customer),
     )
+    raise_event(tx, event)
     if is_active:
         _schedule_contract(tx, created)
     # A contract in review expires at its end date, too, unless it is activated by then.

@@ -141,28 +141,21 @@ def find_named(tx: Transaction, name: str) -> ContractRecord | None:
 
 def in_force(tx: Transaction, customer_ids: Collection[str], at: datetime) -> list[ContractRecord]:
     """Return the contracts of these customers that are in force at that moment, oldest first."""
-    return CONTRACTS.all(
-        tx,
-        in_texts(contract.c.customer_id, customer_ids),
-        contract.c.status == "Active",
-        contract.c.deleted_at.is_(None),
-        contract.c.start_date <= at,
-        contract.c.end_date.is_(None) | (contract.c.end_date > at),
-    )
+    of = contract.c
+    is_active = of.status == "Active", of.deleted_at.is_(None)
+    runs = of.start_date <= at, of.end_date.is_(None) | (of.end_date > at)
+    return CONTRACTS.all(tx, in_texts(of.customer_id, customer_ids), *is_active, *runs)
 
 
 def ever_in_force(
     tx: Transaction, customer_ids: Collection[str], since: datetime, until: datetime
 ) -> list[ContractRecord]:
     """Return these customers' contracts that were or are in force from `since` to `until`, oldest first."""
-    found = CONTRACTS.all(
-        tx,
-        in_texts(contract.c.customer_id, customer_ids),
-        contract.c.in_force_at.is_not(None),
-        contract.c.start_date <= until,
-        # The end of an active contract is that of its term, which may be renewed.
-        (contract.c.status == "Active") | contract.c.end_date.is_(None) | (contract.c.end_date > since),
-    )
+    of = contract.c
+    # The end of an active contract is that of its term, which may be renewed.
+    may_run = (of.status == "Active") | of.end_date.is_(None) | (of.end_date > since)
+    began = of.in_force_at.is_not(None), of.start_date <= until
+    found = CONTRACTS.all(tx, in_texts(of.customer_id, customer_ids), *began, may_run)
     return [each for each in found if term(each)[1] > since]
 
 

@@ -327,14 +327,12 @@ def _carried_by(charges: Sequence[Charge]) -> Decimal:
 def raise_overage(tx: Transaction, invoice: InvoiceRecord, charge: Charge) -> None:
     """Emit Overage for a line item."""
     customer = customers.find(tx, str(invoice.customer_id))
-    raise_event(
-        tx,
-        Overage(
-            date=tx.now,
-            overage_amount=charge.overage,
-            invoice_id=invoice.id,
-            customer_id=customer.id,
-            customer_name=customer.name or customer.id,
-            currency=invoice.currency,
-        ),
+    event = Overage(
+        date=tx.now,
+        overage_amount=charge.overage,
+        invoice_id=invoice.id,
+        customer_id=customer.id,
+        customer_name=customer.name or customer.id,
+        currency=invoice.currency,
     )
+    raise_event(tx, event)

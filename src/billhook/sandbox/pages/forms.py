@@ -105,10 +105,10 @@ class _Builder:
     ) -> FormField:
         plain = self._resolved(schema)
         examples = schema.get("examples") or [""]
-        about = {"hint": schema.get("description", ""), "required": required, "example": as_text(examples[0])}
+        about = {"hint": schema.get("description", ""), "example": as_text(examples[0])}
         if "properties" in plain:
             parts = self.parts(plain, value, f"{place}.", required=required)
-            return FormField(place, name, "object", parts=parts, **{**about, "required": False})
+            return FormField(place, name, "object", parts=parts, **about)
         entry = self._resolved(plain.get("items", {}))
         if "properties" in entry:
             entries = list(value.values()) if isinstance(value, dict) else value or [{}] * required
@@ -119,7 +119,7 @@ class _Builder:
                 )
                 for number, one in enumerate(entries if isinstance(entries, list) else [])
             ]  # fmt: skip
-            return FormField(place, name, "list", parts=made, **{**about, "required": False})
+            return FormField(place, name, "list", parts=made, **about)
         kind = _KINDS.get(plain.get("type", ""), "json")
         options = [(each, each) for each in plain.get("enum", ())] or self.options_of(name)
         if kind == "boolean":
@@ -127,7 +127,7 @@ class _Builder:
         text = as_text(value)
         if options and text and text not in dict(options):
             options = [*options, (text, text)]
-        return FormField(place, name, kind, text=text, options=options, **about)
+        return FormField(place, name, kind, text=text, options=options, required=required, **about)
 
     def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the schema that a field has where it is not null, without references."""
