@@ -194,10 +194,9 @@ def _version() -> int:
 @cache
 def _ddl() -> Sequence[str]:
     """Return the statements that create the tables and their indexes."""
-    tables = metadata.sorted_tables
-    indexes = [CreateIndex(index) for table in tables for index in table.indexes]
-    created = [*map(CreateTable, tables), *indexes]
-    return [str(element.compile(dialect=sqlite.dialect())) for element in created]
+    tables, form = metadata.sorted_tables, sqlite.dialect()
+    indexes = [CreateIndex(index).compile(dialect=form) for table in tables for index in table.indexes]
+    return [*(str(CreateTable(table).compile(dialect=form)) for table in tables), *map(str, indexes)]
 
 
 class Service:
