@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from billhook.client import BillingClient
 from billhook.errors import InvalidRequest, ResourceNotFound
@@ -23,6 +24,7 @@ from billhook.events import (
     CreditPoolDepleted,
     CreditPoolIncreased,
     CustomerCreated,
+    Event,
     InvoiceApproved,
     InvoicePaymentStatusChanged,
 )
@@ -78,20 +80,16 @@ class Reconciliation:
 
     def missing(self) -> Iterator[MissingEvent]:
         """Yield the missing events, page by page of the API. Raises ApiError, and InboxUnavailable."""
-        event_types = frozenset(self.event_types)
-        ledgers = event_types & {CreditPoolIncreased.type, CreditPoolDepleted.type}
-        customers = CustomerCreated.type in event_types
+        asked = frozenset(self.event_types)
+        ledgers = asked & {CreditPoolIncreased.type, CreditPoolDepleted.type}
+        customers = CustomerCreated.type in asked
         # Contracts and invoices are listed for their customers too: the API has no list of customers.
-        if customers or ledgers or event_types & {ContractCreated.type, ContractExpired.type}:
+        if customers or ledgers or asked & {ContractCreated.type, ContractExpired.type}:
             for contract in self.client.contracts.list(limit=_PAGE):
                 yield from self._of_contract(contract)
-        if customers or ledgers or event_types & {
-            InvoiceApproved.type, InvoicePaymentStatusChanged.type,
-        }:  # fmt: skip
-            listed = self.client.invoices.list(
-                issued_after=self.period.since, issued_before=self.period.until, limit=_PAGE
-            )
-            for invoice in listed:
+        if customers or ledgers or asked & {InvoiceApproved.type, InvoicePaymentStatusChanged.type}:
+            since, until = self.period.since, self.period.until
+            for invoice in self.client.invoices.list(issued_after=since, issued_before=until, limit=_PAGE):
                 yield from self._of_invoice(invoice)
         if customers:
             for customer_id in sorted(self._maybe_new):
@@ -110,23 +108,17 @@ class Reconciliation:
         self.checked["contracts"] += created or ended
         if created:
             self._maybe_new.add(contract.customer_id)
-            missing = MissingEvent(
-                ContractCreated.type, "contract", contract.id, contract.customer_id, contract.created_at,
-                "it was created",
+            yield from self._unless_reported(
+                ContractCreated, contract, contract.created_at, "it was created",
+                lambda: synthetic.contract_created(
+                    contract, self._customer_body(contract.customer_id), sought=self.read_customers
+                ),
             )  # fmt: skip
-            if self._is_missing(missing, contract.id):
-                customer = self._customer_body(contract.customer_id)
-                missing = synthetic.with_contract_created(
-                    missing, contract, customer, sought=self.read_customers
-                )
-                yield self._complete(missing, contract.id)
         if ended and ends is not None:
-            missing = MissingEvent(
-                ContractExpired.type, "contract", contract.id, contract.customer_id, ends,
-                "it ended, without renewal",
+            yield from self._unless_reported(
+                ContractExpired, contract, ends, "it ended, without renewal",
+                partial(synthetic.contract_expired, contract),
             )  # fmt: skip
-            if self._is_missing(missing, contract.id):
-                yield self._complete(synthetic.with_contract_expired(missing, contract), contract.id)
 
     def _of_invoice(self, invoice: Invoice) -> Iterator[MissingEvent]:
         self.progress()
@@ -140,16 +132,11 @@ class Reconciliation:
         status = invoice.billing_status
         if status is None or status == BillingStatus.NONE:
             return  # perhaps not approved yet
-        for event_type, ids in (
-            (InvoiceApproved.type, (invoice.id,)),
-            (InvoicePaymentStatusChanged.type, (invoice.id, str(status))),
-        ):
-            missing = MissingEvent(
-                event_type, "invoice", invoice.id, invoice.customer_id, invoice.updated_at,
-                f"its billingStatus is {status}",
-            )  # fmt: skip
-            if self._is_missing(missing, *ids):
-                yield self._complete(synthetic.with_invoice_event(missing, invoice), *ids)
+        proof = invoice, invoice.updated_at, f"its billingStatus is {status}"
+        approved = partial(synthetic.invoice_approved, invoice)
+        yield from self._unless_reported(InvoiceApproved, *proof, approved)
+        changed = partial(synthetic.payment_status_changed, invoice)
+        yield from self._unless_reported(InvoicePaymentStatusChanged, *proof, changed, str(status))
 
     def _of_customer(self, customer_id: str) -> Iterator[MissingEvent]:
         if self.delivered.knows_customer(customer_id):
@@ -161,11 +148,10 @@ class Reconciliation:
         customer = self._customer(customer_id)
         self.checked["customers"] += 1
         if customer is not None and customer.created_at in self.period:
-            missing = MissingEvent(
-                CustomerCreated.type, "customer", customer.id, customer.id, customer.created_at,
-                "it was created",
+            yield from self._unless_reported(
+                CustomerCreated, customer, customer.created_at, "it was created",
+                partial(synthetic.customer_created, customer),
             )  # fmt: skip
-            yield self._complete(synthetic.with_customer_created(missing, customer), customer.id)
 
     def _customer(self, customer_id: str) -> Customer | None:
         """Return the customer, read once; None if it was deleted."""
@@ -183,34 +169,35 @@ class Reconciliation:
         if body is not None or not self.read_customers:
             return body
         customer = self._customer(customer_id)
-        return None if customer is None else synthetic.customer_fields(customer)
+        return None if customer is None else synthetic.customer_created(customer)
 
     def _of_credits(self, customer_id: str) -> Iterator[MissingEvent]:
-        increased: list[CreditLedgerEntry] = []
-        depleted: list[CreditLedgerEntry] = []
+        changed: dict[str, list[CreditLedgerEntry]] = {
+            CreditPoolIncreased.type: [],
+            CreditPoolDepleted.type: [],
+        }
         try:
             for entry in self.client.credits.list(customer_id, limit=_PAGE):
                 self.progress()
                 if entry.created_at in self.period and entry.amount is not None:
                     self.checked["credits"] += 1
                     if entry.amount > 0:
-                        increased.append(entry)
+                        changed[CreditPoolIncreased.type].append(entry)
                     elif entry.amount < 0 and entry.balance_after_entry == 0:
-                        depleted.append(entry)
+                        changed[CreditPoolDepleted.type].append(entry)
         except ResourceNotFound:
             return  # deleted, or merged into another
         except InvalidRequest:  # a customer that a delivery names, and the service does not know
             self.unchecked["credits"] += 1
             return
-        for event_type, entries in (
-            (CreditPoolIncreased.type, increased),
-            (CreditPoolDepleted.type, depleted),
-        ):
+        for event_type, entries in changed.items():
             if event_type not in self.event_types:
                 continue
-            grants = event_type == CreditPoolIncreased.type
+            has_amount = event_type == CreditPoolIncreased.type
             changes = [
-                CreditChange(entry.created_at, entry.amount if grants else None, entry.balance_after_entry)
+                CreditChange(
+                    entry.created_at, entry.amount if has_amount else None, entry.balance_after_entry
+                )
                 for entry in entries
             ]
             for position in self.delivered.unmatched(event_type, customer_id, changes):
@@ -221,14 +208,27 @@ class Reconciliation:
                     obstacle=synthetic.NO_POOL,
                 )  # fmt: skip
 
-    def _is_missing(self, missing: MissingEvent, *ids: str) -> bool:
-        return missing.event_type in self.event_types and not self.delivered.has(missing.event_type, *ids)
+    def _unless_reported(
+        self,
+        kind: type[Event],
+        about: Contract | Customer | Invoice,
+        at: datetime,
+        detail: str,
+        fields: Callable[[], synthetic.Fields | str],
+        *status: str,
+    ) -> Iterator[MissingEvent]:
+        """Yield the event about an object, unless a delivery reports it or nobody asks for its type.
 
-    def _complete(self, missing: MissingEvent, *ids: str) -> MissingEvent:
-        """Add the quarantined delivery that reports the event, which is to be replayed instead."""
-        quarantined = self.delivered.quarantined_as(missing.event_type, *ids)
+        Where a quarantined delivery reports it, that is to be replayed instead.
+        """
+        if kind.type not in self.event_types or self.delivered.has(kind.type, about.id, *status):
+            return
+        customer_id = about.id if isinstance(about, Customer) else about.customer_id
+        missing = MissingEvent(kind.type, type(about).__name__.lower(), about.id, customer_id, at, detail)
+        quarantined = self.delivered.quarantined_as(kind.type, about.id, *status)
         if quarantined is None:
-            return missing
-        # Not synthetic as well: after a replay of that delivery, handlers would get the event twice.
-        text = f"delivery {quarantined} tells of it and is quarantined: replay that"
-        return replace(missing, event=None, obstacle=text, quarantined_as=quarantined)
+            yield synthetic.with_event(missing, kind, fields())
+        else:
+            # Not synthetic as well: after a replay of that delivery, handlers would get the event twice.
+            text = f"delivery {quarantined} tells of it and is quarantined: replay that"
+            yield replace(missing, obstacle=text, quarantined_as=quarantined)

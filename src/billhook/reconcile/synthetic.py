@@ -17,14 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from billhook.events import (
-    ContractCreated,
-    ContractExpired,
-    CustomerCreated,
-    Event,
-    InvoiceApproved,
-    InvoicePaymentStatusChanged,
-)
+from billhook.events import Event, InvoicePaymentStatusChanged
 from billhook.inbox import Inbox, NewDelivery, PutStatus
 from billhook.inbox.ingest import ingest
 from billhook.resources import BillingStatus, Contract, Customer, Invoice
@@ -60,16 +53,19 @@ class MissingEvent:
     quarantined_as: int | None = None
 
 
-def with_contract_created(
-    missing: MissingEvent, contract: Contract, customer: object, *, sought: bool
-) -> MissingEvent:
-    """Add ContractCreated; `customer` has the fields of the event in camelCase.
+Fields = dict[str, Any]
+"""The fields of an event, in camelCase."""
 
-    It is None where no delivery describes the customer; `sought`: nor has the API one.
+
+def contract_created(contract: Contract, customer: object, *, sought: bool) -> Fields | str:
+    """Return the fields of ContractCreated, or why they are not known.
+
+    `customer` has the fields of the event. It is None where no delivery describes the customer; `sought`: nor
+    has the API one.
     """
     if customer is None:
-        return replace(missing, obstacle=_CUSTOMER_GONE if sought else _NO_CUSTOMER)
-    body = {
+        return _CUSTOMER_GONE if sought else _NO_CUSTOMER
+    return {
         "date": contract.created_at,
         "contractId": contract.id,
         "customerId": contract.customer_id,
@@ -79,12 +75,11 @@ def with_contract_created(
         "endDate": contract.end_date,
         "customer": customer,
     }
-    return _with_event(missing, ContractCreated, body)
 
 
-def with_contract_expired(missing: MissingEvent, contract: Contract) -> MissingEvent:
-    """Add ContractExpired, dated at the contract's end."""
-    body = {
+def contract_expired(contract: Contract) -> Fields:
+    """Return the fields of ContractExpired, dated at the contract's end."""
+    return {
         "date": contract.end_date,
         "contractEndDate": contract.end_date,
         "contractName": contract.name,
@@ -92,11 +87,10 @@ def with_contract_expired(missing: MissingEvent, contract: Contract) -> MissingE
         "customerName": None,
         "isTrial": contract.is_trial is True,
     }
-    return _with_event(missing, ContractExpired, body)
 
 
-def customer_fields(customer: Customer) -> dict[str, Any]:
-    """Return a customer as events have it, in camelCase."""
+def customer_created(customer: Customer) -> Fields:
+    """Return the fields of CustomerCreated."""
     counterparts = [
         {"integrationProvider": entry.type, "integrationExternalId": entry.id, "syncStatus": UNKNOWN}
         for entry in customer.external_integration or []
@@ -112,20 +106,20 @@ def customer_fields(customer: Customer) -> dict[str, Any]:
     }
 
 
-def with_customer_created(missing: MissingEvent, customer: Customer) -> MissingEvent:
-    """Add CustomerCreated."""
-    return _with_event(missing, CustomerCreated, customer_fields(customer))
+def invoice_approved(invoice: Invoice) -> Fields:
+    """Return the fields of InvoiceApproved. The API does not date it: the last change counts."""
+    return {"date": invoice.updated_at, "invoiceId": invoice.id}
 
 
-def with_invoice_event(missing: MissingEvent, invoice: Invoice) -> MissingEvent:
-    """Add InvoiceApproved or InvoicePaymentStatusChanged. The API dates neither: the last change counts."""
-    if missing.event_type == InvoiceApproved.type:
-        return replace(missing, event=InvoiceApproved(date=invoice.updated_at, invoice_id=invoice.id))
-    paid = _amount_paid(invoice)
-    if paid is None or invoice.amount is None:
-        return replace(missing, obstacle=_NO_AMOUNT)
-    total = invoice.amount
-    body = {
+def payment_status_changed(invoice: Invoice) -> Fields | str:
+    """Return the fields of InvoicePaymentStatusChanged, or why they are not known."""
+    total, paid = invoice.amount, Decimal(0)
+    if invoice.billing_status == BillingStatus.PAID and total is not None:
+        paid = total
+    # A payment of an invoice that is not paid may have failed, or be a part of it, or the last of several.
+    elif invoice.payment_info is not None or total is None:
+        return _NO_AMOUNT
+    return {
         "invoiceId": invoice.id,
         "billingStatus": str(invoice.billing_status),
         "amountDue": total - paid,
@@ -135,23 +129,17 @@ def with_invoice_event(missing: MissingEvent, invoice: Invoice) -> MissingEvent:
         "paidAt": None,
         "invoicePdfUrl": None,
     }
-    return _with_event(missing, InvoicePaymentStatusChanged, body)
 
 
-def _amount_paid(invoice: Invoice) -> Decimal | None:
-    """Return what is paid of an invoice; None if its payments do not show it."""
-    if invoice.billing_status == BillingStatus.PAID:
-        return invoice.amount
-    # A payment of an invoice that is not paid may have failed, or be a part of it, or the last of several.
-    return Decimal(0) if invoice.payment_info is None else None
-
-
-def _with_event(missing: MissingEvent, kind: type[Event], body: dict[str, Any]) -> MissingEvent:
+def with_event(missing: MissingEvent, kind: type[Event], fields: Fields | str) -> MissingEvent:
+    """Add the event with these fields, or the obstacle."""
+    if isinstance(fields, str):
+        return replace(missing, obstacle=fields)
     try:
-        return replace(missing, event=kind.model_validate(body))
+        return replace(missing, event=kind.model_validate(fields))
     except ValidationError as error:
-        fields = ", ".join(sorted({str(mistake["loc"][0]) for mistake in error.errors()}))
-        return replace(missing, obstacle=f"the API does not show a usable {fields}")
+        unusable = ", ".join(sorted({str(mistake["loc"][0]) for mistake in error.errors()}))
+        return replace(missing, obstacle=f"the API does not show a usable {unusable}")
 
 
 def inject(inbox: Inbox, missing: Sequence[MissingEvent], now: datetime) -> Iterator[int]:

@@ -50,16 +50,24 @@ class UsageEvent(Resource):
     )
 
 
-def wrong_count(count: int) -> str:
-    """Return the error text for a batch of `count` events."""
-    rule = f"a batch has 1 to {MAX_BATCH_EVENTS} events, and this one has"
-    return f"{rule} {count}: split it" if count else f"{rule} none: give at least one"
+def check_count(count: int) -> None:
+    """Raise LimitBroken for a batch of `count` events, unless they are 1 to 1000."""
+    if not 1 <= count <= MAX_BATCH_EVENTS:
+        remedy = f"{count}: split it" if count else "none: give at least one"
+        raise LimitBroken(f"a batch has 1 to {MAX_BATCH_EVENTS} events, and this one has {remedy}", "events")
+
+
+def check_size(body: bytes) -> None:
+    """Raise LimitBroken for the body of a batch that is over 256 KB (262,144 bytes)."""
+    if len(body) > MAX_BATCH_BYTES:
+        text = f"a batch has at most 256 KB ({MAX_BATCH_BYTES} bytes), and this one {len(body)}: split it"
+        raise LimitBroken(text, "events")
 
 
 def _counted(value: object) -> object:
     """Count before validation: a list of millions is rejected at once."""
-    if isinstance(value, list | tuple) and not 1 <= len(value) <= MAX_BATCH_EVENTS:
-        raise LimitBroken(wrong_count(len(value)), "events")
+    if isinstance(value, list | tuple):
+        check_count(len(value))
     return value
 
 
@@ -76,11 +84,7 @@ class EventBatch(Resource):
     def to_request(self) -> bytes:
         """Return the body of the request. Raises LimitBroken if it is over 256 KB (262,144 bytes)."""
         body = super().to_request()
-        if len(body) > MAX_BATCH_BYTES:
-            raise LimitBroken(
-                f"a batch has at most 256 KB ({MAX_BATCH_BYTES} bytes), and this one {len(body)}: split it",
-                "events",
-            )
+        check_size(body)
         return body
 
 

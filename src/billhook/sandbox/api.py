@@ -9,45 +9,10 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Field, StrictStr
 from sqlalchemy import select
 
+from billhook import resources as r
 from billhook.events import PingTest
 from billhook.fields import strict_json
 from billhook.fields.strict_json import datetime_text
-from billhook.resources import (
-    MAX_BATCH_BYTES,
-    Aggregation,
-    AggregationRequest,
-    BillingStatus,
-    CatalogProductPage,
-    CatalogProductResponse,
-    CatalogProductUpdate,
-    CloudUsageSubmission,
-    ContractPage,
-    ContractQuery,
-    ContractResponse,
-    CreditDeduction,
-    CreditLedgerQuery,
-    CreditTopUp,
-    CreditTopUpResponse,
-    CustomerResponse,
-    CustomerUpdate,
-    CustomFieldPage,
-    CustomFieldResponse,
-    DryRunResult,
-    EventPage,
-    EventQuery,
-    IngestionResult,
-    InvoiceQuery,
-    LoginRequest,
-    LoginResponse,
-    MeasurementResponse,
-    NewCatalogProduct,
-    NewContract,
-    NewMeasurement,
-    PageQuery,
-    PlanResponse,
-    ProductConsumptionsResponse,
-    WebhookSubscription,
-)
 from billhook.sandbox.billing import (
     anonymous_customers,
     contract_lifecycle,
@@ -64,14 +29,6 @@ from billhook.sandbox.billing.credit_pools import LedgerPageView
 from billhook.sandbox.billing.custom_fields import DEFINITIONS
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.billing.event_query import aggregate, list_events
-from billhook.sandbox.billing.ingestion import (
-    RawEventBatch,
-    ValidEvent,
-    compiled_meters,
-    ingest,
-    set_measurement,
-    validate_batch,
-)
 from billhook.sandbox.billing.invoices import InvoicePageView, InvoiceResponseView
 from billhook.sandbox.billing.meters import NOTHING, CompiledMeter
 from billhook.sandbox.errors import check_choice, invalid_request, not_authenticated
@@ -90,7 +47,7 @@ WEBHOOKS_GROUP = OperationGroup(
 
 
 @AUTH_GROUP.operation("POST", "/login", open=True, reads_bytes=MAX_LOGIN_BYTES)
-def login(call: Call[LoginRequest]) -> LoginResponse:
+def login(call: Call[r.LoginRequest]) -> r.LoginResponse:
     """Exchange the API token for an access token that is valid for one hour."""
     if not is_active(call.tx, call.request.refresh_token):
         raise not_authenticated(
@@ -98,7 +55,7 @@ def login(call: Call[LoginRequest]) -> LoginResponse:
         )
     # The sandbox's time: a moved clock expires access tokens, too.
     token, ends_at = call.services.issue_access_token(call.tx.now)
-    return LoginResponse(
+    return r.LoginResponse(
         access_token=token, expires_in=Decimal(ACCESS_SECONDS), expires_at=datetime_text(ends_at)
     )
 
@@ -111,7 +68,7 @@ class Subscribed(SandboxResource, register=False):
 
 
 @WEBHOOKS_GROUP.operation("POST", "/webhook")
-def subscribe(call: Call[WebhookSubscription]) -> Subscribed:
+def subscribe(call: Call[r.WebhookSubscription]) -> Subscribed:
     """Subscribe a URL to a type of event. Repeating a request returns the same subscription.
 
     Other thresholds make another subscription. A new subscription to PingTest receives one at once.
@@ -140,8 +97,8 @@ def subscribe(call: Call[WebhookSubscription]) -> Subscribed:
 EVENTS_GROUP = OperationGroup("events", about="Usage events: ingested in batches, listed and aggregated.")
 
 
-@EVENTS_GROUP.operation("GET", "/events", gives=EventPage)
-def query(call: Call[EventQuery]) -> bytes:
+@EVENTS_GROUP.operation("GET", "/events", gives=r.EventPage)
+def query(call: Call[r.EventQuery]) -> bytes:
     """List stored events from startTime to before endTime, by timestamp."""
     page = list_events(call.tx, call.request)
     # Joined as text: the stored JSON of the events is neither parsed nor formatted again.
@@ -150,48 +107,53 @@ def query(call: Call[EventQuery]) -> bytes:
 
 
 # reads_bytes=None: RawEventBatch refuses a longer body, with the specification's error.
-@EVENTS_GROUP.operation("PUT", "/events", gives=IngestionResult, reads_bytes=None)
-def submit(call: Call[RawEventBatch]) -> bytes:
+@EVENTS_GROUP.operation("PUT", "/events", gives=r.IngestionResult, reads_bytes=None)
+def submit(call: Call[ingestion.RawEventBatch]) -> bytes:
     """Ingest a batch of events. Invalid events are returned and do not affect the others."""
     return _ingested(call)
 
 
 @EVENTS_GROUP.operation(
-    "POST", "/v2/events", gives=IngestionResult, reads_bytes=None, max_bytes=MAX_BATCH_BYTES, errors=(413,)
+    "POST",
+    "/v2/events",
+    gives=r.IngestionResult,
+    reads_bytes=None,
+    max_bytes=r.MAX_BATCH_BYTES,
+    errors=(413,),
 )
-def submit_v2(call: Call[RawEventBatch]) -> bytes:
+def submit_v2(call: Call[ingestion.RawEventBatch]) -> bytes:
     """Ingest a batch of events; a batch that is too large gets 413."""
     return _ingested(call)
 
 
-@EVENTS_GROUP.operation("POST", "/events/dry-run", gives=DryRunResult, writes=False, reads_bytes=None)
-def dry_run(call: Call[RawEventBatch]) -> bytes:
+@EVENTS_GROUP.operation("POST", "/events/dry-run", gives=r.DryRunResult, writes=False, reads_bytes=None)
+def dry_run(call: Call[ingestion.RawEventBatch]) -> bytes:
     """Return how the service would ingest a batch, without storing anything."""
-    result = validate_batch(call.tx, call.request)
+    result = ingestion.validate_batch(call.tx, call.request)
     owners = customers.ids_by_alias(call.tx, {used.alias for used in result.accepted})
     inactive = customers.inactive_customers(call.tx, set(owners.values()))
     # Compiled once for the batch: the events of one name share their meters.
-    metered = compiled_meters(call.tx, result.accepted)
+    metered = ingestion.compiled_meters(call.tx, result.accepted)
     events = (_dry_run_entry(used, owners.get(used.alias), inactive, metered) for used in result.accepted)
     return _batch_response("events", events, result.rejected)
 
 
 # A POST that changes nothing: it needs no write lock, which would delay ingestion.
 @EVENTS_GROUP.operation("POST", "/v2/events/aggregation", writes=False)
-def add_up(call: Call[AggregationRequest]) -> Aggregation:
+def add_up(call: Call[r.AggregationRequest]) -> r.Aggregation:
     """Aggregate stored events by meter and group."""
     request = call.request
     points = aggregate(call.tx, request)
-    return Aggregation(data_points=points, period=request.period, group_by=request.group_by)
+    return r.Aggregation(data_points=points, period=request.period, group_by=request.group_by)
 
 
-def _ingested(call: Call[RawEventBatch]) -> bytes:
-    result = ingest(call.tx, call.request)
+def _ingested(call: Call[ingestion.RawEventBatch]) -> bytes:
+    result = ingestion.ingest(call.tx, call.request)
     return _batch_response("validEvents", (used.text for used in result.accepted), result.rejected)
 
 
 def _dry_run_entry(
-    used: ValidEvent,
+    used: ingestion.ValidEvent,
     customer_id: str | None,
     inactive: Collection[str],
     metered: dict[str, list[CompiledMeter]],
@@ -233,13 +195,13 @@ CLOUD_USAGE_GROUP = OperationGroup("meters", prefix="/cloudUsageSubmission", nam
 
 
 @MEASUREMENTS_GROUP.operation("POST", "/measurements", name="create")
-def set_measurement_of_day(call: Call[NewMeasurement]) -> MeasurementResponse:
+def set_measurement_of_day(call: Call[r.NewMeasurement]) -> r.MeasurementResponse:
     """Set a customer's usage of one day; it replaces the usage of that day's events."""
-    return MeasurementResponse(measurement=set_measurement(call.tx, call.request))
+    return r.MeasurementResponse(measurement=ingestion.set_measurement(call.tx, call.request))
 
 
 @CLOUD_USAGE_GROUP.operation("POST", "", name="submit")
-def submit_cloud_usage(call: Call[CloudUsageSubmission]) -> None:
+def submit_cloud_usage(call: Call[r.CloudUsageSubmission]) -> None:
     """Submit results of usage to a marketplace. They are checked; no operation shows them."""
     ingestion.check_cloud_usage(call.request)
 
@@ -259,7 +221,7 @@ CATALOG_PRODUCTS_GROUP = OperationGroup("contracts", prefix="/catalogProducts", 
 
 
 @CUSTOMERS_GROUP.operation("PUT", "/{customerId}", name="update")
-def update_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
+def update_customer(call: Call[r.CustomerUpdate]) -> r.CustomerResponse:
     """Change the fields that are given; a null clears its field."""
     stored = customers.find(call.tx, call.path["customerId"])
     # A new alias may be the name of an anonymous customer, which is merged then.
@@ -267,49 +229,49 @@ def update_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
     changed = anonymous_customers.save_customer(call.tx, stored, call.request)
     if inactive_since is not None and not customers.is_inactive(changed):
         contract_lifecycle.bill_postponed_cycles(call.tx, changed.id, inactive_since)
-    return CustomerResponse(customer=customer_views(call.tx, [changed])[0])
+    return r.CustomerResponse(customer=customer_views(call.tx, [changed])[0])
 
 
 @CUSTOMERS_GROUP.operation("GET", "/integration/{integrationType}/{integrationId}")
-def get_by_integration(call: Call[None]) -> CustomerResponse:
+def get_by_integration(call: Call[None]) -> r.CustomerResponse:
     """Get the customer that is linked to an external entity."""
     linked = customers.id_by_integration(call.tx, call.path["integrationType"], call.path["integrationId"])
     found = customers.find(call.tx, linked or "")
-    return CustomerResponse(customer=customer_views(call.tx, [found])[0])
+    return r.CustomerResponse(customer=customer_views(call.tx, [found])[0])
 
 
 @CONSUMPTIONS_GROUP.operation("GET", "/{customerId}", name="by_id")
-def consumption_by_id(call: Call[None]) -> ProductConsumptionsResponse:
+def consumption_by_id(call: Call[None]) -> r.ProductConsumptionsResponse:
     """Get a customer's consumption of each product in the current billing cycle."""
     return _consumption(call, call.path["customerId"])
 
 
 @CONSUMPTIONS_GROUP.operation("GET", "/alias/{alias}", name="by_alias")
-def consumption_by_alias(call: Call[None]) -> ProductConsumptionsResponse:
+def consumption_by_alias(call: Call[None]) -> r.ProductConsumptionsResponse:
     """Get the consumption of the customer with this alias in the current billing cycle."""
     alias = call.path["alias"]
     return _consumption(call, customers.ids_by_alias(call.tx, [alias]).get(alias, ""))
 
 
-def _consumption(call: Call[None], customer_id: str) -> ProductConsumptionsResponse:
+def _consumption(call: Call[None], customer_id: str) -> r.ProductConsumptionsResponse:
     used = metered_items.customer_consumption(call.tx, customers.find(call.tx, customer_id).id)
-    return ProductConsumptionsResponse(products_consumptions=used)
+    return r.ProductConsumptionsResponse(products_consumptions=used)
 
 
 @CUSTOM_FIELDS_GROUP.operation("GET", "", name="list_all")
-def list_custom_fields(call: Call[PageQuery]) -> CustomFieldPage:
+def list_custom_fields(call: Call[r.PageQuery]) -> r.CustomFieldPage:
     """List the definitions, oldest first."""
     page = DEFINITIONS.page(call.tx, call.request)
-    return CustomFieldPage(custom_fields=page.items, **page.fields())
+    return r.CustomFieldPage(custom_fields=page.items, **page.fields())
 
 
 @CUSTOM_FIELDS_GROUP.operation("GET", "/{customFieldId}", name="get")
-def get_custom_field(call: Call[None]) -> CustomFieldResponse:
+def get_custom_field(call: Call[None]) -> r.CustomFieldResponse:
     """Get a definition."""
-    return CustomFieldResponse(custom_field=DEFINITIONS.get(call.tx, call.path["customFieldId"]))
+    return r.CustomFieldResponse(custom_field=DEFINITIONS.get(call.tx, call.path["customFieldId"]))
 
 
-class SentContract(NewContract, register=False):
+class SentContract(r.NewContract, register=False):
     """The body of POST /contracts as the service reads it: with a planId, products are ignored.
 
     The client refuses both together: the specification calls them mutually exclusive. Source: spec, Contract.
@@ -330,14 +292,14 @@ _OF_NO_PLAN = ("products", "productGroups")
 
 
 @CONTRACTS_GROUP.operation("POST", "", name="create")
-def create_contract(call: Call[SentContract]) -> ContractResponse:
+def create_contract(call: Call[SentContract]) -> r.ContractResponse:
     """Create a contract from a plan or from products; with a planId, products are ignored."""
     made = contract_lifecycle.create(call.tx, call.request)
-    return ContractResponse(contract=made)
+    return r.ContractResponse(contract=made)
 
 
 @CONTRACTS_GROUP.operation("GET", "", name="list_all")
-def list_contracts(call: Call[ContractQuery]) -> ContractPage:
+def list_contracts(call: Call[r.ContractQuery]) -> r.ContractPage:
     """List the contracts, oldest first, without deleted ones."""
     request = call.request
     # Deleted contracts remain in the table: invoices and late usage refer to them.
@@ -347,56 +309,56 @@ def list_contracts(call: Call[ContractQuery]) -> ContractPage:
         owner = customer.c.external_id == request.customer_external_id
         where.append(contract.c.customer_id == select(customer.c.id).where(owner).scalar_subquery())
     page = contracts.CONTRACTS.page(call.tx, request, *where)
-    return ContractPage(contracts=list(page.items), **page.fields())
+    return r.ContractPage(contracts=list(page.items), **page.fields())
 
 
 @CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get")
-def get_contract(call: Call[None]) -> ContractResponse:
+def get_contract(call: Call[None]) -> r.ContractResponse:
     """Get the contract with this id or externalId. The specification mentions it without a description."""
     found = contracts.find(call.tx, call.path["contractId"])
-    return ContractResponse(contract=found)
+    return r.ContractResponse(contract=found)
 
 
 @CONTRACTS_GROUP.operation("DELETE", "/{contractId}", name="delete")
-def delete_contract(call: Call[None]) -> ContractResponse:
+def delete_contract(call: Call[None]) -> r.ContractResponse:
     """Delete the contract with this id or externalId."""
     deleted = contract_lifecycle.delete(call.tx, contracts.find(call.tx, call.path["contractId"]))
-    return ContractResponse(contract=deleted)
+    return r.ContractResponse(contract=deleted)
 
 
 @PLANS_GROUP.operation("GET", "/{planId}", name="get")
-def get_plan(call: Call[None]) -> PlanResponse:
+def get_plan(call: Call[None]) -> r.PlanResponse:
     """Get a plan."""
-    return PlanResponse(plan=PLANS.get(call.tx, call.path["planId"]))
+    return r.PlanResponse(plan=PLANS.get(call.tx, call.path["planId"]))
 
 
 @CATALOG_PRODUCTS_GROUP.operation("POST", "", name="create")
-def create_product(call: Call[NewCatalogProduct]) -> CatalogProductResponse:
+def create_product(call: Call[r.NewCatalogProduct]) -> r.CatalogProductResponse:
     """Create a product."""
     request = call.request
     _check_product_name(request)
     CATALOG_PRODUCTS.check_external_id(call.tx, request.external_id)
     product = CATALOG_PRODUCTS.add(call.tx, request_document(request))
-    return CatalogProductResponse(catalog_product=product)
+    return r.CatalogProductResponse(catalog_product=product)
 
 
 @CATALOG_PRODUCTS_GROUP.operation("GET", "", name="list_all")
-def list_products(call: Call[PageQuery]) -> CatalogProductPage:
+def list_products(call: Call[r.PageQuery]) -> r.CatalogProductPage:
     """List the products, oldest first."""
     page = CATALOG_PRODUCTS.page(call.tx, call.request)
-    return CatalogProductPage(catalog_products=page.items, **page.fields())
+    return r.CatalogProductPage(catalog_products=page.items, **page.fields())
 
 
 @CATALOG_PRODUCTS_GROUP.operation("GET", "/{catalogProductId}", name="get")
-def get_product(call: Call[None]) -> CatalogProductResponse:
+def get_product(call: Call[None]) -> r.CatalogProductResponse:
     """Get a product."""
-    return CatalogProductResponse(
+    return r.CatalogProductResponse(
         catalog_product=CATALOG_PRODUCTS.get(call.tx, call.path["catalogProductId"])
     )
 
 
 @CATALOG_PRODUCTS_GROUP.operation("PUT", "/{catalogProductId}", name="update")
-def update_product(call: Call[CatalogProductUpdate]) -> CatalogProductResponse:
+def update_product(call: Call[r.CatalogProductUpdate]) -> r.CatalogProductResponse:
     """Change the fields that are given; a null clears its field."""
     product = CATALOG_PRODUCTS.get(call.tx, call.path["catalogProductId"])
     request = call.request
@@ -405,10 +367,10 @@ def update_product(call: Call[CatalogProductUpdate]) -> CatalogProductResponse:
     if request.external_id != product.external_id:
         CATALOG_PRODUCTS.check_external_id(call.tx, request.external_id)
     product = CATALOG_PRODUCTS.change(call.tx, product, request_document(request))
-    return CatalogProductResponse(catalog_product=product)
+    return r.CatalogProductResponse(catalog_product=product)
 
 
-def _check_product_name(request: CatalogProductUpdate) -> None:
+def _check_product_name(request: r.CatalogProductUpdate) -> None:
     # In an update a name that is left out stays; one that is null or blank would be lost.
     if "name" in request.model_fields_set and not (request.name or "").strip():
         raise invalid_request("a product has a name: give one that is not empty", "name")
@@ -418,11 +380,11 @@ INVOICES_GROUP = OperationGroup("invoices", prefix="/invoices", about="Invoices 
 
 
 @INVOICES_GROUP.operation("GET", "")
-def list_all(call: Call[InvoiceQuery]) -> InvoicePageView:
+def list_all(call: Call[r.InvoiceQuery]) -> InvoicePageView:
     """List the invoices, oldest first; issuedAfter is inclusive, issuedBefore exclusive."""
     request = call.request
     # The model accepts any text, as future statuses of the service; here a typing error is more likely.
-    check_choice(request.billing_status, BillingStatus, "billingStatus")
+    check_choice(request.billing_status, r.BillingStatus, "billingStatus")
     where = matching(
         (invoice.c.customer_id, request.customer_id), (invoice.c.billing_status, request.billing_status)
     )
@@ -446,7 +408,7 @@ CREDITS_GROUP = OperationGroup(
 
 
 @CREDITS_GROUP.operation("GET", "")
-def list_credits(call: Call[CreditLedgerQuery]) -> LedgerPageView:
+def list_credits(call: Call[r.CreditLedgerQuery]) -> LedgerPageView:
     """List a customer's credit ledger, oldest first."""
     # The ledger of an unknown customer would look like an empty one.
     customers.find_named(call.tx, call.request.customer_id)
@@ -454,14 +416,14 @@ def list_credits(call: Call[CreditLedgerQuery]) -> LedgerPageView:
 
 
 @CREDITS_GROUP.operation("POST", "/deduct")
-def deduct_credits(call: Call[CreditDeduction]) -> None:
+def deduct_credits(call: Call[r.CreditDeduction]) -> None:
     """Subtract credits from a customer's account."""
     customers.find_named(call.tx, call.request.customer_id)
     deduct(call.tx, call.request.customer_id, call.request.credit_amount)
 
 
 @CREDITS_GROUP.operation("POST", "/top-up")
-def top_up(call: Call[CreditTopUp]) -> CreditTopUpResponse:
+def top_up(call: Call[r.CreditTopUp]) -> r.CreditTopUpResponse:
     """Invoice a customer for credits, which are granted when the invoice is approved."""
     customer_id, grant = call.request.customer_id, call.request.credit_grant
     customers.check_active(customers.find_named(call.tx, customer_id))
@@ -471,4 +433,4 @@ def top_up(call: Call[CreditTopUp]) -> CreditTopUpResponse:
     if has_expired(call.tx, grant):
         raise invalid_request("expirationDate must be in the future", "creditGrant.expirationDate")
     invoice_id = invoices.issue_top_up_invoice(call.tx, customer_id, grant)
-    return CreditTopUpResponse(invoice_id=invoice_id, customer_id=customer_id)
+    return r.CreditTopUpResponse(invoice_id=invoice_id, customer_id=customer_id)

@@ -11,7 +11,7 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +25,8 @@ from werkzeug.routing import BaseConverter, Map
 
 from billhook.errors import InvalidJSON, InvalidResource, RuleBroken, SandboxError
 from billhook.fields import strict_json
-from billhook.resources import READ_ONLY, ErrorBody, EventBatch, Resource
-from billhook.sandbox.errors import (
-    invalid_request,
-    invalid_resource,
-    not_authenticated,
-    rate_limited,
-    too_large,
-)
+from billhook.resources import READ_ONLY, EventBatch, Resource
+from billhook.sandbox.errors import error, invalid_request, invalid_resource, not_authenticated, too_large
 from billhook.sandbox.openapi import document
 from billhook.sandbox.operations import Operation, OperationGroup, Services
 from billhook.sandbox.storage.database import Service
@@ -85,13 +79,13 @@ class Authenticator:
     def _count(self, what: str) -> None:
         if not self._limiter.hit(self._limit, what):
             reset = self._limiter.get_window_stats(self._limit, what).reset_time
-            raise rate_limited(max(1, math.ceil(reset - time.time())))
+            seconds = max(1, math.ceil(reset - time.time()))
+            text = f"too many requests: retry in {seconds} s"
+            raise error(429, "rate_limit_exceeded", text, seconds)
 
     def check_access_token(self, request: Request, now: datetime) -> None:
         """Check the access token in `Authorization` at `now`, the sandbox clock's time; 401."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            raise not_authenticated(_REFUSED)
         try:
             # PyJWT would check the times by the machine's clock, so they are checked below.
             claims = jwt.decode(
@@ -100,13 +94,12 @@ class Authenticator:
                 algorithms=[JWT_ALGORITHM],
                 options={"require": ["exp", "sub"], "verify_exp": False, "verify_iat": False},
             )
-            ends_at = float(claims["exp"])
+            left_seconds = float(claims["exp"]) - now.timestamp()
         # OverflowError for an exp of 4,000 digits.
         except (jwt.InvalidTokenError, TypeError, ValueError, OverflowError):
             raise not_authenticated(_REFUSED) from None
-        if claims["sub"] != self._client_id.decode():
-            raise not_authenticated(_REFUSED)
-        if not now.timestamp() < ends_at <= (now + timedelta(seconds=ACCESS_SECONDS)).timestamp():
+        is_own = scheme.lower() == "bearer" and claims["sub"] == self._client_id.decode()
+        if not is_own or not 0 < left_seconds <= ACCESS_SECONDS:
             raise not_authenticated(_REFUSED)
 
 
@@ -149,10 +142,10 @@ def parse_body(model: type[Resource], body: bytes) -> Resource:
             read_only = {field.alias for field in model.model_fields.values() if READ_ONLY in field.metadata}
             data = {name: value for name, value in data.items() if name not in read_only}
         parsed = model.from_wire(data)
-    except InvalidJSON as error:
-        raise invalid_request(str(error)) from None
-    except (InvalidResource, RuleBroken) as error:
-        raise invalid_resource(error) from None
+    except InvalidJSON as broken:
+        raise invalid_request(str(broken)) from None
+    except (InvalidResource, RuleBroken) as broken:
+        raise invalid_resource(broken) from None
     # SQLite's functions end a text there.
     if _NUL.search(body):
         raise invalid_request("a text in the body holds a NUL character: it cannot be stored")
@@ -165,10 +158,10 @@ def parse_query(model: type[Resource], query: Mapping[str, str]) -> Resource:
         raise invalid_request("a parameter of the URL holds a NUL character", *nul)
     try:
         return model.from_wire(dict(query))
-    except RuleBroken as error:
-        raise invalid_resource(error) from None
-    except InvalidResource as error:
-        raise invalid_resource(error, "the parameters of the URL are not valid, because of") from None
+    except RuleBroken as broken:
+        raise invalid_resource(broken) from None
+    except InvalidResource as broken:
+        raise invalid_resource(broken, "the parameters of the URL are not valid, because of") from None
 
 
 class _ForeignIdConverter(BaseConverter):
@@ -249,36 +242,26 @@ def _parse(operation: Operation) -> Any:
     return parse_body(operation.takes, body)
 
 
-def _error_response(error: SandboxError) -> Response:
-    response = Response(error.body, status=error.status, mimetype="application/json")
-    if error.retry_after_seconds is not None:
-        response.headers["Retry-After"] = str(error.retry_after_seconds)
-    if error.status == 401:
+def _error_response(refused: SandboxError) -> Response:
+    response = Response(refused.body, status=refused.status, mimetype="application/json")
+    if refused.retry_after_seconds is not None:
+        response.headers["Retry-After"] = str(refused.retry_after_seconds)
+    if refused.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     return response
 
 
-def _http_error(error: HTTPException) -> Response:
-    response = _plain_error(error.code or 500, error.name)
+def _http_error(found: HTTPException) -> Response:
+    """Return an error that no operation raised: for an unknown path or method."""
+    status = found.code or 500
+    code = "internal_error" if status >= 500 else {404: "resource_not_found"}.get(status, "invalid_request")
+    response = _error_response(error(status, code, found.name))
     # Only `Allow`: the other headers describe the HTML page that is replaced here.
-    for name, value in error.get_headers():
-        if name == "Allow":
-            response.headers[name] = value
+    response.headers.extend(header for header in found.get_headers() if header[0] == "Allow")
     return response
 
 
-def _internal_error(error: Exception) -> Response:
+def _internal_error(found: Exception) -> Response:
     # The response does not say what failed: the text of an exception may hold data of another request.
-    logger.error("request failed with an unexpected error", exc_info=error)
-    return _plain_error(500, "the sandbox failed: see its log")
-
-
-def _plain_error(status: int, message: str) -> Response:
-    """Return an error that no operation raised: an unknown path or method, or a bug of the sandbox."""
-    is_internal = status >= 500
-    body = ErrorBody(
-        type="api_error" if is_internal else "invalid_request_error",
-        code="internal_error" if is_internal else {404: "resource_not_found"}.get(status, "invalid_request"),
-        message=message,
-    )
-    return Response(body.to_response(), status=status, mimetype="application/json")
+    logger.error("request failed with an unexpected error", exc_info=found)
+    return _error_response(error(500, "internal_error", "the sandbox failed: see its log"))

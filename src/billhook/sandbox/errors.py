@@ -12,7 +12,17 @@ from billhook.errors import InvalidResource, RuleBroken, SandboxError
 from billhook.resources import ErrorBody, ErrorType, WrongParam
 from billhook.sandbox.options import MAX_KEY
 
-_INVALID = ErrorType.INVALID_REQUEST_ERROR
+_TYPES = {401: ErrorType.AUTHENTICATION_ERROR, 429: ErrorType.RATE_LIMIT_ERROR}
+"""The classes of errors by their status; others are of the client below 500, and of the service above."""
+
+
+def error(
+    status: int, code: str, message: str, retry_after_seconds: int | None = None, **fields: Any
+) -> SandboxError:
+    """Return an error with this status and body; `fields` are others of the body."""
+    kind = ErrorType.API_ERROR if status >= 500 else ErrorType.INVALID_REQUEST_ERROR
+    body = ErrorBody(type=_TYPES.get(status, kind), code=code, message=message, **fields)
+    return SandboxError(status, code, message, body.to_response(), retry_after_seconds)
 
 
 def invalid_request(
@@ -24,15 +34,17 @@ def invalid_request(
     fields: dict[str, Any] = {}
     if wrong:
         fields = {"param": wrong[0].param} if len(wrong) == 1 else {"params": wrong}
-    return _error(400, ErrorBody(type=_INVALID, code=code, message=message, **fields))
+    return error(400, code, message, **fields)
 
 
-def invalid_resource(error: InvalidResource | RuleBroken, prefix: str | None = None) -> SandboxError:
+def invalid_resource(broken: InvalidResource | RuleBroken, prefix: str | None = None) -> SandboxError:
     """Return 400 for a model that could not be read; the message is `prefix` and field names, if given."""
-    if isinstance(error, RuleBroken):
-        return invalid_request(str(error), *error.params)
-    wrong = [WrongParam(param=".".join(map(str, each["loc"])), message=each["msg"]) for each in error.details]
-    message = str(error)
+    if isinstance(broken, RuleBroken):
+        return invalid_request(str(broken), *broken.params)
+    wrong = [
+        WrongParam(param=".".join(map(str, each["loc"])), message=each["msg"]) for each in broken.details
+    ]
+    message = str(broken)
     if prefix is not None:
         message = f"{prefix} {', '.join(each.param for each in wrong)}"
     # `params` carry a message for each field; `param` has none, so the main message must hold it.
@@ -48,35 +60,17 @@ def already_exists(message: str, *params: str) -> SandboxError:
 
 def not_found(noun: str) -> SandboxError:
     """Return 404; `noun` names the kind of resource, never the id in the request."""
-    body = ErrorBody(type=_INVALID, code="resource_not_found", message=f"there is no such {noun}")
-    return _error(404, body)
+    return error(404, "resource_not_found", f"there is no such {noun}")
 
 
 def too_large(message: str) -> SandboxError:
     """Return 413 with the code request_too_large."""
-    return _error(413, ErrorBody(type=_INVALID, code="request_too_large", message=message))
+    return error(413, "request_too_large", message)
 
 
 def not_authenticated(message: str) -> SandboxError:
     """Return 401 for missing or wrong credentials."""
-    body = ErrorBody(type="authentication_error", code="authentication_failed", message=message)
-    return _error(401, body)
-
-
-def rate_limited(retry_after_seconds: int) -> SandboxError:
-    """Return 429 with a Retry-After header."""
-    message = f"too many requests: retry in {retry_after_seconds} s"
-    body = ErrorBody(type="rate_limit_error", code="rate_limit_exceeded", message=message)
-    return _error(429, body, retry_after_seconds)
-
-
-def busy(message: str, retry_after_seconds: int) -> SandboxError:
-    """Return 503 with a Retry-After header, for a request that would have to wait for others."""
-    return _error(503, ErrorBody(type="api_error", code="busy", message=message), retry_after_seconds)
-
-
-def _error(status: int, body: ErrorBody, retry_after_seconds: int | None = None) -> SandboxError:
-    return SandboxError(status, body.code, body.message, body.to_response(), retry_after_seconds)
+    return error(401, "authentication_failed", message)
 
 
 def key_error(text: str) -> str | None:

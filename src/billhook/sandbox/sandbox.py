@@ -26,7 +26,7 @@ from billhook.sandbox.control import customers, deliveries, invoices, service, s
 from billhook.sandbox.operations import Services, groups_of
 from billhook.sandbox.options import SandboxOptions
 from billhook.sandbox.pages import PAGES_PREFIX, with_pages
-from billhook.sandbox.pages.context import OperationRunner
+from billhook.sandbox.pages.context import Site
 from billhook.sandbox.scenario import seed_demo_data
 from billhook.sandbox.scheduled_jobs import Scheduler
 from billhook.sandbox.storage.database import Service, Transaction
@@ -141,9 +141,9 @@ class Sandbox:
             api_token_changed=partial(setattr, self, "api_token"),
         )
         app = create_app(self.service, services, self._authenticator, GROUPS)
-        runner = OperationRunner(self.service, services, GROUPS)
         # Around `wsgi_app`, so that `app` stays a Flask app with its test client.
-        paged = with_pages(app.wsgi_app, runner, self._authenticator, self.jwt_key)
+        site = partial(Site, self.service, services, GROUPS, self._authenticator)
+        paged = with_pages(app.wsgi_app, site, self.jwt_key)
         app.wsgi_app = paged  # type: ignore[assignment, method-assign]
         return app
 

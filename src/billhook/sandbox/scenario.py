@@ -93,34 +93,12 @@ def create_demo_data(call: SendRequest, now: datetime) -> None:
     # Without a contract: NewCustomerWithoutContract after a week.
     _customer(call, "Idle Inc", "idle", "ida@idle.example")
     # The renewal notice comes 30 days before the end, so within the 40 days that the clock is moved.
-    end = now + timedelta(days=60)
-    call(
-        "POST",
-        "/contracts",
-        {
-            "customerId": acme,
-            "name": "Acme by use",
-            "startDate": _text(now),
-            "endDate": _text(end),
-            "currency": "USD",
-            "products": _sold(products, credit),
-            "creditGrants": [{**STARTER_GRANT, "creditProductId": credit}],
-        },
-    )
+    sold = _sold(products, credit)
+    grants = [{**STARTER_GRANT, "creditProductId": credit}]
+    _contract(call, acme, "Acme by use", now, 60, sold, currency="USD", creditGrants=grants)
     # Not renewed, and over within 40 days: ContractExpired. Its mail bounces: InvoiceSendFailed.
     flat = {"displayName": "Support", "pricing": {"type": "Flat", "price": 250}}
-    call(
-        "POST",
-        "/contracts",
-        {
-            "customerId": bounce,
-            "name": "Bounce support",
-            "startDate": _text(now),
-            "endDate": _text(now + timedelta(days=38)),
-            "autoRenewContract": False,
-            "products": [flat],
-        },
-    )
+    _contract(call, bounce, "Bounce support", now, 38, [flat], autoRenewContract=False)
 
 
 def send_usage(call: SendRequest, now: datetime) -> int:
@@ -155,6 +133,13 @@ def _customer(call: SendRequest, name: str, external_id: str, email: str) -> str
     body = {"name": name, "externalId": external_id, "currency": "USD", "contacts": [contact]}
     made: str = call("POST", "/_sandbox/customers", body)["customer"]["id"]
     return made
+
+
+def _contract(
+    call: SendRequest, customer: str, name: str, now: datetime, days: int, products: Any, **more: Any
+) -> None:
+    term = {"startDate": _text(now), "endDate": _text(now + timedelta(days=days))}
+    call("POST", "/contracts", {"customerId": customer, "name": name, **term, "products": products, **more})
 
 
 def _sold(products: dict[str, str], credit: str) -> list[dict[str, Any]]:

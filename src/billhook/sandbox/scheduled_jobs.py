@@ -13,7 +13,7 @@ from sqlalchemy import Row, delete, func, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from billhook.sandbox.clock import add_months
-from billhook.sandbox.errors import busy
+from billhook.sandbox.errors import error
 from billhook.sandbox.storage.database import Service, Transaction
 from billhook.sandbox.storage.tables import scheduled_job
 
@@ -34,7 +34,7 @@ def schedule(tx: Transaction, due_at: datetime, kind: str, subject_id: str) -> N
     """
     # A job runs with tx.now set to its due time: one in the past would turn the time back.
     due_at = max(due_at, tx.now)
-    tx.connection.execute(insert(scheduled_job).values(due_at=due_at, kind=kind, subject_id=subject_id))
+    tx.execute(insert(scheduled_job).values(due_at=due_at, kind=kind, subject_id=subject_id))
     # After the commit this wakes the scheduler, which may sleep until a later job.
     tx.scheduled = True
 
@@ -44,7 +44,7 @@ def cancel(tx: Transaction, subject_id: str, kind: str | None = None) -> None:
     which = scheduled_job.c.subject_id == subject_id
     if kind is not None:
         which &= scheduled_job.c.kind == kind
-    tx.connection.execute(delete(scheduled_job).where(which))
+    tx.execute(delete(scheduled_job).where(which))
 
 
 def schedule_first_month_end(tx: Transaction) -> None:
@@ -61,7 +61,7 @@ def next_month_start(moment: datetime) -> datetime:
 
 def next_due_at(tx: Transaction) -> datetime | None:
     """Return when the next job is due, or None without one."""
-    return tx.connection.execute(select(func.min(scheduled_job.c.due_at))).scalar()
+    return tx.execute(select(func.min(scheduled_job.c.due_at))).scalar()
 
 
 def pop_due(tx: Transaction, until: datetime) -> Row[Any] | None:
@@ -71,17 +71,17 @@ def pop_due(tx: Transaction, until: datetime) -> Row[Any] | None:
     """
     first = select(scheduled_job.c.seq).where(scheduled_job.c.due_at <= until).order_by(*_ORDER).limit(1)
     popped = delete(scheduled_job).where(scheduled_job.c.seq == first.scalar_subquery())
-    return tx.connection.execute(popped.returning(scheduled_job)).first()
+    return tx.execute(popped.returning(scheduled_job)).first()
 
 
 def upcoming(tx: Transaction, limit: int) -> Sequence[Row[Any]]:
     """Return the first `limit` jobs, in the order in which they will run."""
-    return tx.connection.execute(select(scheduled_job).order_by(*_ORDER).limit(limit)).all()
+    return tx.execute(select(scheduled_job).order_by(*_ORDER).limit(limit)).all()
 
 
 def discard(tx: Transaction, item: Row[Any]) -> None:
     """Delete this job."""
-    tx.connection.execute(delete(scheduled_job).where(scheduled_job.c.seq == item.seq))
+    tx.execute(delete(scheduled_job).where(scheduled_job.c.seq == item.seq))
 
 
 class Scheduler:
@@ -131,8 +131,8 @@ class Scheduler:
         the clock stands at the last job before it.
         """
         if not self._move_lock.acquire(timeout=_TURN_SECONDS):
-            seconds = math.ceil(_TURN_SECONDS)
-            raise busy("the clock is being moved by another request: try again", seconds)
+            text = "the clock is being moved by another request: try again"
+            raise error(503, "busy", text, math.ceil(_TURN_SECONDS))
         try:
             # Inside the lock, so that `target` is applied to the time that a previous move has reached.
             goal = target(self._service.clock.now())
@@ -162,11 +162,11 @@ class Scheduler:
                     clock.set_ahead(moment - clock.real.now())
                 offset = clock.ahead // timedelta(microseconds=1)
                 tx.store_setting(_OFFSET_KEY, offset)
-        except Exception as error:
+        except Exception as failure:
             # An error of the database may be transient: then the job stays scheduled.
-            if job is not None and not isinstance(error, DBAPIError):
+            if job is not None and not isinstance(failure, DBAPIError):
                 # Its transaction was rolled back, so it is still scheduled and would fail again.
-                error.add_note(f"the job {job.kind} of {job.subject_id!r}, due {job.due_at}, is removed")
+                failure.add_note(f"the job {job.kind} of {job.subject_id!r}, due {job.due_at}, is removed")
                 with self._service.transaction(writes=True) as tx:
                     discard(tx, job)
             raise

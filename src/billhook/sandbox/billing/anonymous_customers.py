@@ -46,7 +46,7 @@ def _release_names(tx: Transaction, request: CustomerUpdate, owner_id: str) -> l
     owners = {owner for owner in customers.ids_by_alias(tx, names).values() if owner != owner_id}
     claimed = [owner for owner in sorted(owners) if _has_only_usage(tx, owner)]
     if claimed:
-        tx.connection.execute(delete(alias).where(in_texts(alias.c.customer_id, claimed)))
+        tx.execute(delete(alias).where(in_texts(alias.c.customer_id, claimed)))
     return claimed
 
 
@@ -70,10 +70,10 @@ def _merge_into(tx: Transaction, claimed: list[str], owner_id: str) -> None:
             usage.add_stored(tx, owner_id, own)
         # Month-end reports list events without meters as uncharged.
         uncounted = {} if is_counted else {"meter_ids": ""}
-        tx.connection.execute(update(event).where(own).values(customer_id=owner_id, **uncounted))
+        tx.execute(update(event).where(own).values(customer_id=owner_id, **uncounted))
         # Not moved but counted again: the owner's days may be cut at other moments.
         for table in (usage_instance, usage_day):
-            tx.connection.execute(delete(table).where(table.c.customer_id == customer_id))
+            tx.execute(delete(table).where(table.c.customer_id == customer_id))
         # Nothing refers to it any more: only customers without other rows are merged.
-        tx.connection.execute(delete(customer).where(customer.c.id == customer_id))
+        tx.execute(delete(customer).where(customer.c.id == customer_id))
     statements.handle_usage_changed(tx, usage.write(tx))

@@ -89,13 +89,14 @@ def _issue(
     tx: Transaction, contract: ContractRecord, cycle: tuple[datetime, datetime], charges: Sequence[Charge]
 ) -> None:
     """Issue the invoice of these charges, and one for each line that is issued separately."""
-    together = [charge for charge in charges if not charge.issued_separately]
-    apart: dict[str | None, list[Charge]] = {}
+    invoiced: dict[str | None, list[Charge]] = {None: []}
     for charge in charges:
-        if charge.issued_separately:
-            apart.setdefault(charge.line_key, []).append(charge)
+        key = charge.line_key if charge.issued_separately else None
+        invoiced.setdefault(key, []).append(charge)
     # An empty invoice is left out only if separate ones bill the cycle.
-    for each in [together, *apart.values()] if together or not apart else apart.values():
+    if not invoiced[None] and len(invoiced) > 1:
+        del invoiced[None]
+    for each in invoiced.values():
         invoices.issue_cycle_invoice(tx, contract, cycle, each)
 
 
@@ -145,19 +146,17 @@ def create(tx: Transaction, request: NewContract) -> ContractRecord:
     is_active = fields["status"] == ContractStatus.ACTIVE
     in_force_at = max(request.start_date, tx.now) if is_active else None
     created = CONTRACTS.add(tx, {**data, **fields}, in_force_at=in_force_at)
-    raise_event(
-        tx,
-        ContractCreated(
-            date=tx.now,
-            contract_id=created.id,
-            customer_id=customer.id,
-            contract_name=contracts.display_name(created),
-            status=str(created.status),
-            start_date=created.start_date,
-            end_date=created.end_date,
-            customer=customers.event_details(tx, customer),
-        ),
+    event = ContractCreated(
+        date=tx.now,
+        contract_id=created.id,
+        customer_id=customer.id,
+        contract_name=contracts.display_name(created),
+        status=str(created.status),
+        start_date=created.start_date,
+        end_date=created.end_date,
+        customer=customers.event_details(tx, customer),
     )
+    raise_event(tx, event)
     if is_active:
         _schedule_contract(tx, created)
     # A contract in review expires at its end date, too, unless it is activated by then.

@@ -9,7 +9,7 @@ last one that was in force on that day. `contract_lifecycle` changes the state o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -104,13 +104,6 @@ PLANS = Repository(plan, FullPlan, "pln")
 CONTRACTS = Repository(contract, ContractRecord, "con")
 
 
-def plan_products(tx: Transaction, plan_ids: Collection[str]) -> dict[str, list[ContractProduct]]:
-    """Return the products of each of these plans, by the plan's id, with one query."""
-    if not plan_ids:
-        return {}
-    return {each.id: each.products or [] for each in PLANS.all(tx, in_texts(plan.c.id, plan_ids))}
-
-
 @dataclass(frozen=True, slots=True)
 class SoldProduct:
     """A product as a contract sells it."""
@@ -148,28 +141,21 @@ def find_named(tx: Transaction, name: str) -> ContractRecord | None:
 
 def in_force(tx: Transaction, customer_ids: Collection[str], at: datetime) -> list[ContractRecord]:
     """Return the contracts of these customers that are in force at that moment, oldest first."""
-    return CONTRACTS.all(
-        tx,
-        in_texts(contract.c.customer_id, customer_ids),
-        contract.c.status == "Active",
-        contract.c.deleted_at.is_(None),
-        contract.c.start_date <= at,
-        contract.c.end_date.is_(None) | (contract.c.end_date > at),
-    )
+    of = contract.c
+    is_active = of.status == "Active", of.deleted_at.is_(None)
+    runs = of.start_date <= at, of.end_date.is_(None) | (of.end_date > at)
+    return CONTRACTS.all(tx, in_texts(of.customer_id, customer_ids), *is_active, *runs)
 
 
 def ever_in_force(
     tx: Transaction, customer_ids: Collection[str], since: datetime, until: datetime
 ) -> list[ContractRecord]:
     """Return these customers' contracts that were or are in force from `since` to `until`, oldest first."""
-    found = CONTRACTS.all(
-        tx,
-        in_texts(contract.c.customer_id, customer_ids),
-        contract.c.in_force_at.is_not(None),
-        contract.c.start_date <= until,
-        # The end of an active contract is that of its term, which may be renewed.
-        (contract.c.status == "Active") | contract.c.end_date.is_(None) | (contract.c.end_date > since),
-    )
+    of = contract.c
+    # The end of an active contract is that of its term, which may be renewed.
+    may_run = (of.status == "Active") | of.end_date.is_(None) | (of.end_date > since)
+    began = of.in_force_at.is_not(None), of.start_date <= until
+    found = CONTRACTS.all(tx, in_texts(of.customer_id, customer_ids), *began, may_run)
     return [each for each in found if term(each)[1] > since]
 
 
@@ -181,7 +167,7 @@ def sellers(tx: Transaction, contract: ContractRecord) -> list[Seller]:
     belongs to the one that starts first, else to the one that was created first.
     """
     columns = CONTRACTS.table.c
-    rows = tx.connection.execute(
+    rows = tx.execute(
         select(columns.body)
         # Null while a contract is in review: it changes nothing of what others sell.
         .where(columns.customer_id == contract.customer_id, columns.in_force_at.is_not(None))
@@ -189,8 +175,8 @@ def sellers(tx: Transaction, contract: ContractRecord) -> list[Seller]:
     )
     found = [CONTRACTS.read(row) for row in rows]
     return [
-        Seller(each.id, *term(each), product_ids)
-        for each, product_ids in zip(found, catalog_products(tx, found), strict=True)
+        Seller(each.id, *term(each), {one.catalog_product_id for one, _ in sold if one.catalog_product_id})
+        for each, sold in zip(found, _products(tx, found), strict=True)
     ]
 
 
@@ -216,24 +202,12 @@ def display_name(contract: Contract) -> str:
     return contract.name or contract.id
 
 
-def catalog_products(tx: Transaction, sellers: Sequence[ContractRecord]) -> list[frozenset[str]]:
-    """Return the ids of the catalog products that each contract sells, with one query for all contracts."""
-    plans = plan_products(tx, {each.plan_id for each in sellers if each.plan_id})
-    return [
-        frozenset(
-            product.catalog_product_id for product, _ in _products(each, plans) if product.catalog_product_id
-        )
-        for each in sellers
-    ]
-
-
 def agreed(tx: Transaction, contract: NewContract | Contract, currency: str) -> dict[str, object]:
     """Return what a contract that is made or activated agrees on, by the names of ContractRecord on the wire.
 
     Later changes of a customer, a product or a meter change none of it.
     """
-    plans = plan_products(tx, [contract.plan_id] if contract.plan_id else [])
-    sold = [product for product, _ in _products(contract, plans)]
+    sold = [product for product, _ in _products(tx, [contract])[0]]
     measured = meters.by_product(tx, {each.catalog_product_id for each in sold if each.catalog_product_id})
     types = [price_type(each, metered=each.catalog_product_id in measured) for each in sold]
     return {"billedIn": currency, "priceTypes": types}
@@ -241,8 +215,7 @@ def agreed(tx: Transaction, contract: NewContract | Contract, currency: str) -> 
 
 def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct]:
     """Return the products of the contract's plan; or its own products, then those of its groups."""
-    plans = plan_products(tx, [contract.plan_id] if contract.plan_id else [])
-    sold = _products(contract, plans)
+    [sold] = _products(tx, [contract])
     wanted = {product.catalog_product_id for product, _ in sold if product.catalog_product_id is not None}
     known = CATALOG_PRODUCTS.all(tx, in_texts(catalog_product.c.id, wanted)) if wanted else []
     names = {each.id: each.name for each in known}
@@ -261,11 +234,17 @@ def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct
 
 
 def _products(
-    contract: NewContract | Contract, plans: Mapping[str, list[ContractProduct]]
-) -> list[tuple[ContractProduct, ProductGroup | None]]:
-    if contract.plan_id:
-        return [(product, None) for product in plans[contract.plan_id]]
-    return [(product, group) for _, product, group in inline_products(contract)]
+    tx: Transaction, contracts: Sequence[NewContract | Contract]
+) -> list[list[tuple[ContractProduct, ProductGroup | None]]]:
+    """Return the products that each contract sells, with their groups; the plans are read by one query."""
+    ids = {each.plan_id for each in contracts if each.plan_id}
+    plans = {each.id: each.products or [] for each in PLANS.all(tx, in_texts(plan.c.id, ids))} if ids else {}
+    return [
+        [(product, None) for product in plans[each.plan_id]]
+        if each.plan_id
+        else [(product, group) for _, product, group in inline_products(each)]
+        for each in contracts
+    ]
 
 
 def inline_products(

@@ -173,10 +173,10 @@ def credit_charges(
     """Return the charges for credits that were due before `end`, since the contract was billed last."""
     columns = ledger_entry.c
     billed = select(func.max(invoice.c.cycle_end)).where(invoice.c.contract_id == contract.id)
-    since = tx.connection.scalar(billed) or contract.start_date
+    since = tx.scalar(billed) or contract.start_date
     due = (columns.contract_id == contract.id) & (columns.grant_due_at >= since)
     granted = select(columns.grant_number).where(due, columns.grant_due_at < end).order_by(columns.seq)
-    sold = [(contract.credit_grants or [])[number] for number in tx.connection.scalars(granted)]
+    sold = [(contract.credit_grants or [])[number] for number in tx.scalars(granted)]
     return [credit_charge(credit_grant, smallest) for credit_grant in sold if credit_grant.price]
 
 

@@ -5,7 +5,7 @@ Source: spec, "Resources and their fields", Credit ledger entry; "Events", the t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
@@ -54,24 +54,15 @@ class LedgerReference:
     grant_due_at: datetime | None = None
 
 
-def customer_pools(
-    tx: Transaction, customer_id: str, credit_product_ids: Collection[str]
-) -> list[CreditPool]:
+def customer_pools(tx: Transaction, customer_id: str, credit_product_ids: Sequence[str]) -> list[CreditPool]:
     """Return the customer's pools of these credit products, in the order of the products."""
     # Most products consume no credits, and are rated often.
     if not credit_product_ids:
         return []
-    rows = tx.connection.execute(
-        select(credit_pool)
-        .where(
-            credit_pool.c.customer_id == customer_id,
-            in_texts(credit_pool.c.credit_product_id, credit_product_ids),
-        )
-        .order_by(credit_pool.c.seq)
-    )
-    # Reversed, so that the first of two equal ids decides.
-    order = {product_id: n for n, product_id in reversed(list(enumerate(credit_product_ids)))}
-    return sorted(rows, key=lambda pool: order[pool.credit_product_id])
+    of = credit_pool.c
+    own = of.customer_id == customer_id, in_texts(of.credit_product_id, credit_product_ids)
+    rows = tx.execute(select(credit_pool).where(*own).order_by(of.seq))
+    return sorted(rows, key=lambda pool: credit_product_ids.index(pool.credit_product_id))
 
 
 def add_lot(
@@ -83,12 +74,12 @@ def add_lot(
     """
     lot_id, amount = new_id("lot"), credit_grant.grant_amount or ZERO
     columns = dict(zip(("customer_id", "credit_product_id", "kind"), pool_key, strict=True))
-    pool = tx.connection.execute(select(credit_pool).filter_by(**columns)).first()
+    pool = tx.execute(select(credit_pool).filter_by(**columns)).first()
     if pool is None:
         empty = {"balance": ZERO, "filled_to": ZERO, "told_share": ZERO}
         made = insert(credit_pool).values(id=new_id("pool"), **columns, **empty)
-        pool = tx.connection.execute(made.returning(credit_pool)).one()
-    tx.connection.execute(
+        pool = tx.execute(made.returning(credit_pool)).one()
+    tx.execute(
         insert(credit_lot).values(
             id=lot_id,
             pool_id=pool.id,
@@ -105,7 +96,7 @@ def add_lot(
 def open_lots(tx: Transaction, *where: ColumnElement[bool]) -> list[Row[Any]]:
     """Return the rows of lots with credits left, the first to expire first."""
     expires_at = credit_lot.c.expires_at
-    found = tx.connection.execute(
+    found = tx.execute(
         select(credit_lot)
         .join(credit_pool, credit_pool.c.id == credit_lot.c.pool_id)
         .where(*where)
@@ -118,7 +109,7 @@ def open_lots(tx: Transaction, *where: ColumnElement[bool]) -> list[Row[Any]]:
 def usage_paid(tx: Transaction, product_key: str, cycle_start: datetime) -> UsageAmount:
     """Return what credits have paid for a product's usage in a cycle, as its last ledger entry says."""
     columns = ledger_entry.c
-    row = tx.connection.execute(
+    row = tx.execute(
         select(columns.paid_units, columns.paid_money)
         .where(columns.product_key == product_key, columns.cycle_start == cycle_start)
         .order_by(columns.seq.desc())
@@ -167,11 +158,11 @@ def take_from_lots(
             this = credit_lot.c.id == lot.id
             # Empty lots are deleted: only the ledger keeps history.
             if part == lot.remaining:
-                tx.connection.execute(delete(credit_lot).where(this))
+                tx.execute(delete(credit_lot).where(this))
             else:
-                tx.connection.execute(update(credit_lot).where(this).values(remaining=lot.remaining - part))
+                tx.execute(update(credit_lot).where(this).values(remaining=lot.remaining - part))
         for pool_id, part in taken.items():
-            pool = tx.connection.execute(select(credit_pool).where(credit_pool.c.id == pool_id)).one()
+            pool = tx.execute(select(credit_pool).where(credit_pool.c.id == pool_id)).one()
             _change_balance(tx, pool, entry_type, -part, link)
     return taken
 
@@ -197,7 +188,7 @@ def _change_balance(
         else:
             # Rounded down, beyond any threshold's digits: a share with an end is exact.
             told_share = ((filled_to - balance) * 100 / filled_to).quantize(_SHARE_PRECISION, ROUND_DOWN)
-    changed = tx.connection.execute(
+    changed = tx.execute(
         update(credit_pool)
         .where(credit_pool.c.id == pool.id)
         .values(balance=balance, filled_to=filled_to, told_share=told_share)
@@ -205,9 +196,7 @@ def _change_balance(
     ).one()
     entry = {"type": entry_type, "amount": amount, "balance_after": balance, **asdict(link)}
     owner = {"customer_id": pool.customer_id, "pool_id": pool.id, "created_at": tx.now}
-    tx.connection.execute(
-        insert(ledger_entry).values(id=entry_id, **owner, **entry, paid_units=units, paid_money=money)
-    )
+    tx.execute(insert(ledger_entry).values(id=entry_id, **owner, **entry, paid_units=units, paid_money=money))
     if amount > 0:
         details = _event_details(tx, changed)
         raise_event(tx, CreditPoolIncreased(**details, granted_amount=amount, previous_balance=pool.balance))
@@ -241,7 +230,7 @@ def ledger_page(tx: Transaction, asked: CreditLedgerQuery) -> LedgerPageView:
 
 def find_entry(tx: Transaction, entry_id: str) -> LedgerEntryView:
     """Return the ledger entry with this id, which must exist."""
-    return _entry_view(tx.connection.execute(_READ.where(ledger_entry.c.id == entry_id)).one())
+    return _entry_view(tx.execute(_READ.where(ledger_entry.c.id == entry_id)).one())
 
 
 def _entry_view(row: Row[Any]) -> LedgerEntryView:

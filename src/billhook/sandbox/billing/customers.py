@@ -61,7 +61,7 @@ def ids_by_alias(tx: Transaction, aliases: Collection[str]) -> dict[str, str]:
     # An invalid key matches no customer; do not query for it.
     wanted = {name for name in aliases if key_error(name) is None}
     named = in_texts(alias.c.alias, wanted)
-    rows = tx.connection.execute(select(alias.c.alias, alias.c.customer_id).where(named))
+    rows = tx.execute(select(alias.c.alias, alias.c.customer_id).where(named))
     return {row.alias: row.customer_id for row in rows}
 
 
@@ -72,13 +72,13 @@ def is_inactive(stored: Customer) -> bool:
 
 def inactive_since(tx: Transaction, customer_id: str) -> datetime | None:
     """Return since when the customer has been Inactive; None if it is not."""
-    return tx.connection.scalar(select(customer.c.inactive_since).where(customer.c.id == customer_id))
+    return tx.scalar(select(customer.c.inactive_since).where(customer.c.id == customer_id))
 
 
 def inactive_customers(tx: Transaction, customer_ids: Collection[str]) -> set[str]:
     """Return those of these customer ids that are Inactive."""
     found = select(customer.c.id).where(in_texts(customer.c.id, customer_ids), customer.c.status == INACTIVE)
-    return set(tx.connection.scalars(found))
+    return set(tx.scalars(found))
 
 
 def check_active(stored: Customer) -> None:
@@ -140,13 +140,9 @@ def _check_currency_change(tx: Transaction, stored: Customer, currency: str | No
     billed_in = money.billing_currency(None, stored)
     if billed_in == money.billing_currency(None, stored.model_copy(update={"currency": currency})):
         return
-    columns = contract.c
-    found = tx.connection.execute(
-        select(columns.id, columns.body).where(
-            columns.customer_id == stored.id, columns.status == "Active", columns.deleted_at.is_(None)
-        )
-    )
-    for contract_id, body in found:
+    of = contract.c
+    active = of.customer_id == stored.id, of.status == "Active", of.deleted_at.is_(None)
+    for contract_id, body in tx.execute(select(of.id, of.body).where(*active)):
         if json.loads(body).get("currency") is None:
             text = f"contract {contract_id} is billed in {billed_in}, the customer's: delete it first"
             raise invalid_request(text, "currency")
@@ -215,12 +211,12 @@ def _store_names(tx: Transaction, owner: Customer) -> None:
     # Usage may name a customer by its own id, too.
     names = {owner.id, owner.external_id or owner.id, *(owner.aliases or [])}
     # Replaced as a whole: an update may have removed any of them.
-    tx.connection.execute(delete(alias).where(alias.c.customer_id == owner.id))
-    tx.connection.execute(insert(alias), [{"alias": name, "customer_id": owner.id} for name in names])
+    tx.execute(delete(alias).where(alias.c.customer_id == owner.id))
+    tx.execute(insert(alias), [{"alias": name, "customer_id": owner.id} for name in names])
     linked = {(each.type, each.id) for each in owner.external_integration or []}
-    tx.connection.execute(delete(customer_integration).where(customer_integration.c.customer_id == owner.id))
+    tx.execute(delete(customer_integration).where(customer_integration.c.customer_id == owner.id))
     for provider, external_id in linked:
-        tx.connection.execute(
+        tx.execute(
             insert(customer_integration).values(type=provider, external_id=external_id, customer_id=owner.id)
         )
 
@@ -228,7 +224,7 @@ def _store_names(tx: Transaction, owner: Customer) -> None:
 def id_by_integration(tx: Transaction, provider: str, external_id: str) -> str | None:
     """Return the id of the customer that is linked to this entity of another provider; None without one."""
     linked = customer_integration.c
-    return tx.connection.scalar(
+    return tx.scalar(
         select(linked.customer_id).where(linked.type == provider, linked.external_id == external_id)
     )
 
@@ -277,15 +273,9 @@ def owed_amounts(tx: Transaction, customer_ids: Collection[str]) -> dict[str, di
         customer_id: dict.fromkeys((*_FIELD_BY_STATUS.values(), "total_outstanding_amount"), _NO_AMOUNT)
         for customer_id in customer_ids
     }
-    rows = tx.connection.execute(
-        select(
-            invoice.c.customer_id,
-            invoice.c.billing_status,
-            invoice.c.amount,
-            invoice.c.amount_paid,
-            invoice.c.usd_rate,
-        ).where(invoice.c.customer_id.in_(customer_ids))
-    )
+    of = invoice.c
+    amounts = select(of.customer_id, of.billing_status, of.amount, of.amount_paid, of.usd_rate)
+    rows = tx.execute(amounts.where(of.customer_id.in_(customer_ids)))
     with localcontext(EXACT):
         for row in rows:
             owed = found[row.customer_id]

@@ -73,13 +73,12 @@ def consumed_units(
     if not spans:
         return ZERO
     first, last = min(start for start, _ in spans), max(end for _, end in spans)
-    rows = tx.connection.execute(
+    rows = tx.execute(
         select(days.day, days.since, days.events, days.total, days.highest, days.last, days.measured)
         .where(
             days.customer_id == customer_id,
             days.meter_id == meter.id,
-            days.day >= day_number(first),
-            days.day <= day_number(last),
+            days.day.between(day_number(first), day_number(last)),
         )
         .order_by(days.day, days.since)
     ).all()
@@ -108,7 +107,7 @@ def consumed_units(
         query = select(func.count(seen.instance.distinct())).where(
             seen.customer_id == customer_id, seen.meter_id == meter.id, of_rows
         )
-        distinct = tx.connection.scalars(query).one()
+        distinct = tx.scalars(query).one()
     return figure(meter.aggregation_method, measured, counted, distinct)
 
 
@@ -186,7 +185,7 @@ class UsageBatch:
 
     def add_stored(self, tx: Transaction, owner_id: str, *where: ColumnElement[bool]) -> None:
         """Add the contributions of stored events that match, as usage of this customer."""
-        rows = tx.connection.execute(
+        rows = tx.execute(
             select(type_coerce(event.c.at, BigInteger), event.c.meter_ids, event.c.body)
             .where(event.c.meter_ids != "", *where)
             .order_by(event.c.seq)
@@ -205,7 +204,7 @@ class UsageBatch:
             return set()
         owners, days = {key[0] for key in self._tallies}, [key[2] for key in self._tallies]
         of = usage_day.c
-        rows = tx.connection.execute(
+        rows = tx.execute(
             select(usage_day).where(in_texts(of.customer_id, owners), of.day.between(min(days), max(days)))
         )
         stored = {(row.customer_id, row.meter_id, row.day, row.since): row for row in rows}
@@ -222,7 +221,7 @@ class UsageBatch:
             for instance in tally.instances
         ]
         if seen:
-            tx.connection.execute(insert(usage_instance).on_conflict_do_nothing(), seen)
+            tx.execute(insert(usage_instance).on_conflict_do_nothing(), seen)
         return set(self._tallies)
 
 
@@ -247,7 +246,7 @@ def _columns(key: UsageKey) -> dict[str, Any]:
 
 def newest_invoice(tx: Transaction) -> int:
     """Return the serial number of the newest invoice; 0 without any."""
-    return tx.connection.scalar(select(func.max(invoice.c.seq))) or 0
+    return tx.scalar(select(func.max(invoice.c.seq))) or 0
 
 
 def set_measured(tx: Transaction, row: UsageKey, value: Decimal) -> None:
@@ -255,7 +254,7 @@ def set_measured(tx: Transaction, row: UsageKey, value: Decimal) -> None:
     changes = {"measured": value, "after_invoice": newest_invoice(tx)}
     # Events of the day may have created the row, whose figures stay.
     made = insert(usage_day).values(**_columns(row), **changes)
-    tx.connection.execute(made.on_conflict_do_update(set_=changes))
+    tx.execute(made.on_conflict_do_update(set_=changes))
 
 
 def mark_changed(
@@ -269,9 +268,9 @@ def mark_changed(
     which = [days.customer_id == customer_id, days.day >= day_number(first)]
     if last is not None:
         which.append(days.day <= day_number(last))
-    tx.connection.execute(update(usage_day).where(*which).values(after_invoice=newest_invoice(tx)))
+    changed = update(usage_day).where(*which).values(after_invoice=newest_invoice(tx))
     key = (days.customer_id, days.meter_id, days.day, days.since)
-    return [(row[0], row[1], row[2], row[3]) for row in tx.connection.execute(select(*key).where(*which))]
+    return [(row[0], row[1], row[2], row[3]) for row in tx.execute(changed.returning(*key))]
 
 
 def first_change(tx: Transaction, customer_id: str, invoice_number: int, end: datetime) -> datetime | None:
@@ -282,7 +281,7 @@ def first_change(tx: Transaction, customer_id: str, invoice_number: int, end: da
         days.after_invoice >= invoice_number,
         days.since < to_microseconds(end),
     )
-    since = tx.connection.scalar(first)
+    since = tx.scalar(first)
     return None if since is None else from_microseconds(since)
 
 
@@ -301,12 +300,11 @@ def cuts_by_day(
     found: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     if not days:
         return found
-    rows = tx.connection.execute(
+    rows = tx.execute(
         select(usage_cut.c.customer_id, usage_cut.c.at)
         .where(
             in_texts(usage_cut.c.customer_id, customer_ids),
-            usage_cut.c.at >= day_start(min(days)),
-            usage_cut.c.at <= day_end(max(days)),
+            usage_cut.c.at.between(day_start(min(days)), day_end(max(days))),
         )
         .order_by(usage_cut.c.at)
     )
@@ -324,7 +322,7 @@ def add_cuts(tx: Transaction, customer_id: str, moments: Iterable[datetime | Non
         if at % MICROSECONDS_PER_DAY == 0:
             continue
         if not tx.any(usage_cut, usage_cut.c.customer_id == customer_id, usage_cut.c.at == each):
-            tx.connection.execute(insert(usage_cut).values(customer_id=customer_id, at=each))
+            tx.execute(insert(usage_cut).values(customer_id=customer_id, at=each))
             _recount_day(tx, customer_id, at // MICROSECONDS_PER_DAY)
 
 
@@ -335,19 +333,14 @@ def _recount_day(tx: Transaction, customer_id: str, day: int) -> None:
         return
     measured = usage_day.c.measured.is_not(None)
     # Rows with a measurement stay, with their event figures reset below.
-    tx.connection.execute(delete(usage_day).where(of_day, ~measured))
-    tx.connection.execute(
+    tx.execute(delete(usage_day).where(of_day, ~measured))
+    tx.execute(
         update(usage_day).where(of_day).values(events=0, total=ZERO, highest=None, last=None, last_at=None)
     )
-    tx.connection.execute(
+    tx.execute(
         delete(usage_instance).where(usage_instance.c.customer_id == customer_id, usage_instance.c.day == day)
     )
     usage = UsageBatch()
-    usage.add_stored(
-        tx,
-        customer_id,
-        event.c.customer_id == customer_id,
-        event.c.at >= day_start(day),
-        event.c.at <= day_end(day),
-    )
+    within = event.c.at.between(day_start(day), day_end(day))
+    usage.add_stored(tx, customer_id, event.c.customer_id == customer_id, within)
     usage.write(tx)

@@ -222,7 +222,7 @@ def _figures(
     data = EventData((meter and meter.property) or "")
     statement = _statement(method, data, groups.column.label("grouped"), where)
     # One more than allowed, so that the excess is noticed.
-    for group, value in tx.connection.execute(statement.limit(MAX_GROUPS + 1)):
+    for group, value in tx.execute(statement.limit(MAX_GROUPS + 1)):
         yield groups.name(group), Decimal(value)
 
 

@@ -17,19 +17,11 @@ from typing import Any, Self
 from pydantic import ConfigDict, PrivateAttr
 from sqlalchemy import select
 
-from billhook.errors import InvalidJSON, InvalidResource, LimitBroken
+from billhook import resources
+from billhook.errors import InvalidJSON, InvalidResource
 from billhook.fields import strict_json
 from billhook.fields.model import require_object
-from billhook.resources import (
-    MAX_BATCH_BYTES,
-    MAX_BATCH_EVENTS,
-    CloudUsageSubmission,
-    EventBatch,
-    Measurement,
-    NewMeasurement,
-    UsageEvent,
-)
-from billhook.resources.usage import wrong_count
+from billhook.resources.usage import check_count, check_size
 from billhook.sandbox.billing import customers, daily_usage, meters, statements
 from billhook.sandbox.billing.daily_usage import MICROSECONDS_PER_DAY, UsageBatch, day_number
 from billhook.sandbox.billing.meters import CompiledMeter
@@ -41,13 +33,13 @@ from billhook.sandbox.storage.tables import event, measurement
 
 _IN_UTC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{3}(?:[0-9]{3})?)?Z")
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-MEASUREMENTS = Repository(measurement, Measurement, "msr")
+MEASUREMENTS = Repository(measurement, resources.Measurement, "msr")
 _INSERT_EVENT = (
     "INSERT INTO event (ref, name, alias, customer_id, at, meter_ids, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 
 
-class RawEventBatch(EventBatch, register=False):
+class RawEventBatch(resources.EventBatch, register=False):
     """A batch whose events are validated one by one: an invalid event does not reject the others."""
 
     model_config = ConfigDict(title="EventBatch")
@@ -57,11 +49,7 @@ class RawEventBatch(EventBatch, register=False):
     def from_json(cls, body: bytes) -> Self:
         """Parse a batch of 1 to 1000 elements, at most 256 KB. Raises InvalidResource and LimitBroken."""
         # Checked before parsing, so that an oversized body costs nothing.
-        if len(body) > MAX_BATCH_BYTES:
-            raise LimitBroken(
-                f"a batch has at most 256 KB ({MAX_BATCH_BYTES} bytes), and this one {len(body)}: split it",
-                "events",
-            )
+        check_size(body)
         try:
             events = require_object(strict_json.loads(body), InvalidResource).get("events")
         except InvalidJSON as error:
@@ -69,8 +57,7 @@ class RawEventBatch(EventBatch, register=False):
         if not isinstance(events, list):
             mistake = {"loc": ("events",), "msg": "must be a list of events", "type": "list_type"}
             raise InvalidResource("the body is not a batch: events must be a list of events", [mistake])
-        if not 1 <= len(events) <= MAX_BATCH_EVENTS:
-            raise LimitBroken(wrong_count(len(events)), "events")
+        check_count(len(events))
         # Not validated here: `validate_event` reports each invalid event by itself.
         batch = cls.model_construct(events=events)
         batch._body = body.decode()
@@ -117,7 +104,7 @@ def validate_event(sent: Any, text: str) -> ValidEvent | str:
             with suppress(ValueError):  # no such day: UsageEvent has the error text
                 return _storable(ref, name, alias, datetime.fromisoformat(timestamp), data, text)
     try:
-        event = UsageEvent.from_wire(sent)
+        event = resources.UsageEvent.from_wire(sent)
     except InvalidResource as error:
         if not error.details:
             return "an event must be an object"
@@ -158,7 +145,7 @@ def validate_batch(tx: Transaction, batch: RawEventBatch) -> IngestResult:
     checked = list(map(validate_event, batch.events, batch.texts(tx)))
     # One query for the whole batch.
     wanted = in_texts(event.c.ref, (valid.ref for valid in checked if isinstance(valid, ValidEvent)))
-    stored = set(tx.connection.scalars(select(event.c.ref).where(wanted)))
+    stored = set(tx.scalars(select(event.c.ref).where(wanted)))
     result, refs = IngestResult(), set[str]()
     for sent, valid in zip(batch.events, checked, strict=True):
         if isinstance(valid, str):
@@ -207,7 +194,7 @@ def compiled_meters(tx: Transaction, events: Iterable[ValidEvent]) -> dict[str, 
     return {name: [CompiledMeter(meter) for meter in of_name] for name, of_name in found.items()}
 
 
-def set_measurement(tx: Transaction, request: NewMeasurement) -> Measurement:
+def set_measurement(tx: Transaction, request: resources.NewMeasurement) -> resources.Measurement:
     """Set the usage of a customer's day. A second measurement of a day changes the first and keeps its id."""
     # Unlike events, which are stored uncounted, a measurement is nothing but a count.
     customers.check_active(customers.find_named(tx, request.customer_id))
@@ -237,7 +224,7 @@ def set_measurement(tx: Transaction, request: NewMeasurement) -> Measurement:
     return stored
 
 
-def check_cloud_usage(request: CloudUsageSubmission) -> None:
+def check_cloud_usage(request: resources.CloudUsageSubmission) -> None:
     """Reject a submission that names no product, or whose idempotencyKey could not be compared."""
     if not request.product_code.strip():
         raise invalid_request("productCode is empty: give one", "productCode")

@@ -17,13 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
 
-from billhook.events import (
-    CustomerPortalLinkSent,
-    InvoiceApproved,
-    InvoicePaymentStatusChanged,
-    InvoiceSendFailed,
-    PaymentFailed,
-)
+from billhook import events
 from billhook.fields.strict_json import datetime_text
 from billhook.fields.types import BillingStatus, ExactDecimal
 from billhook.resources import DepositTo, PaymentInfo
@@ -92,7 +86,7 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     # Approved on request before its time.
     scheduled_jobs.cancel(tx, invoice.id, "invoice_approval")
     scheduled_jobs.schedule(tx, due_at, "invoice_due", invoice.id)
-    raise_event(tx, InvoiceApproved(date=tx.now, invoice_id=invoice.id))
+    raise_event(tx, events.InvoiceApproved(date=tx.now, invoice_id=invoice.id))
     # Top-up credits are granted on approval, not on payment. Source: spec, "States and transitions".
     if invoice.credit_grant is not None:
         grant(tx, customer.id, invoice.credit_grant, LedgerReference(invoice_id=invoice.id))
@@ -125,9 +119,8 @@ def send_invoice(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     delivered = [_send_to(tx, customer.id, address) for address in addresses]
     # One delivered mail is enough.
     if not any(delivered):
-        raise_event(
-            tx, InvoiceSendFailed(invoice_id=invoice.id, invoice_number=invoice.invoice_number, date=tx.now)
-        )
+        number = invoice.invoice_number
+        raise_event(tx, events.InvoiceSendFailed(invoice_id=invoice.id, invoice_number=number, date=tx.now))
     # The invoice was sent again: a payment may have changed its status already.
     if invoice.billing_status != BillingStatus.NONE:
         return invoice
@@ -143,12 +136,10 @@ def _send_to(tx: Transaction, customer_id: str, address: str) -> bool:
     elif domain.rstrip(".").rpartition(".")[2].lower() == BOUNCING_DOMAIN:
         fault = "the mail bounced: the domain does not exist"
     details: dict[str, Any] = {} if fault is None else {"error_message": fault}
-    raise_event(
-        tx,
-        CustomerPortalLinkSent(
-            customer_id=customer_id, is_successful=fault is None, email=address, date=tx.now, **details
-        ),
+    event = events.CustomerPortalLinkSent(
+        customer_id=customer_id, is_successful=fault is None, email=address, date=tx.now, **details
     )
+    raise_event(tx, event)
     return fault is None
 
 
@@ -162,19 +153,17 @@ def change_status(
     before = str(stored.billing_status)
     stored = invoices.INVOICES.change(tx, stored, {**(changes or {}), "billingStatus": status.value})
     if status != before:
-        raise_event(
-            tx,
-            InvoicePaymentStatusChanged(
-                invoice_id=stored.id,
-                billing_status=status,
-                amount_due=stored.amount_due,
-                amount_paid=stored.amount_paid,
-                total=stored.amount or Decimal(0),
-                due_date=stored.due_date,
-                paid_at=tx.now if status is BillingStatus.PAID else None,
-                invoice_pdf_url=page_url(tx, stored.id),
-            ),
+        event = events.InvoicePaymentStatusChanged(
+            invoice_id=stored.id,
+            billing_status=status,
+            amount_due=stored.amount_due,
+            amount_paid=stored.amount_paid,
+            total=stored.amount or Decimal(0),
+            due_date=stored.due_date,
+            paid_at=tx.now if status is BillingStatus.PAID else None,
+            invoice_pdf_url=page_url(tx, stored.id),
         )
+        raise_event(tx, event)
     return stored
 
 
@@ -216,18 +205,16 @@ def _record_failure(
 ) -> InvoiceRecord:
     """Record a payment that was tried and failed. Emits PaymentFailed."""
     stored = change_status(tx, stored, BillingStatus.REJECTED, changes)
-    raise_event(
-        tx,
-        PaymentFailed(
-            date=tx.now,
-            customer_id=str(stored.customer_id),
-            invoice_id=stored.id,
-            payment_provider=PROVIDER,
-            amount=amount,
-            currency=stored.currency,
-            failure_reason=reason,
-        ),
+    event = events.PaymentFailed(
+        date=tx.now,
+        customer_id=str(stored.customer_id),
+        invoice_id=stored.id,
+        payment_provider=PROVIDER,
+        amount=amount,
+        currency=stored.currency,
+        failure_reason=reason,
     )
+    raise_event(tx, event)
     if stored.due_date is not None and stored.due_date <= tx.now:
         # The due date has passed, so no other job would make it Overdue again.
         scheduled_jobs.cancel(tx, stored.id, "invoice_due")

@@ -27,7 +27,6 @@ from billhook.resources import (
     BillingCycle,
     CountedPage,
     CreditGrant,
-    Customer,
     Invoice,
     LineItem,
     RevenueBreakdown,
@@ -165,30 +164,26 @@ def issue_cycle_invoice(
     A total below zero is carried forward: the invoice is for zero, and a later one is reduced.
     Emits Overage for each charge beyond a commitment.
     """
-    customer = customers.find(tx, contract.customer_id)
     start, end = cycle
-    currency = contract.billed_in
     own, of_others = _carried_to(tx, contract)
     brought = exact_sum([own, of_others])
     # The amount was negative on the earlier invoice, so its line reduces this one.
     if brought:
         charges = [*charges, Charge("", BROUGHT_FORWARD, ZERO, brought.copy_negate())]
-    charges = [*charges, *_carried_forward(charges, money.smallest_unit(currency))]
+    charges = [*charges, *_carried_forward(charges, contract.billed_in)]
     data = {
         "contractId": contract.id,
         "name": f"{contracts.display_name(contract)}, {start:%Y-%m-%d} to {end:%Y-%m-%d}",
         "billingCycle": to_document(BillingCycle(start_time=start, end_time=end)),
-        "currency": currency,
+        "currency": contract.billed_in,
         "isTrial": contract.is_trial is True,
         "paymentDays": contract.payment_days,
     }
     # From now on this contract carries forward what another contract has left.
-    columns = {
-        "cycle_start": start,
-        "cycle_end": end,
-        "carried": exact_sum([_carried_by(charges), of_others]),
-    }
-    issued = _issue(tx, customer, data, charges, columns)
+    carried = exact_sum([_carried_by(charges), of_others])
+    issued = _issue(
+        tx, contract.customer_id, data, charges, cycle_start=start, cycle_end=end, carried=carried
+    )
     for charge in charges:
         if charge.exceeded:
             raise_overage(tx, issued, charge)
@@ -199,18 +194,16 @@ def issue_top_up_invoice(tx: Transaction, customer_id: str, grant: CreditGrant) 
 
     Source: spec, "Endpoints", POST /credits/top-up.
     """
-    customer = customers.find(tx, customer_id)
-    currency = money.billing_currency(None, customer)
+    currency = money.billing_currency(None, customers.find(tx, customer_id))
     charge = credit_charge(grant, money.smallest_unit(currency))
     data = {"name": charge.product_name, "currency": currency, "isTrial": False}
-    return _issue(tx, customer, {**data, "creditGrant": to_document(grant)}, [charge], {"carried": ZERO}).id
+    return _issue(tx, customer_id, {**data, "creditGrant": to_document(grant)}, [charge], carried=ZERO).id
 
 
 def void_top_up(tx: Transaction, stored: InvoiceRecord) -> InvoiceRecord:
     """Reduce the invoice of a top-up to 0: its credits have expired, so that it is never approved."""
-    return _store_charges(
-        tx, stored, [*stored.charges, Charge("", EXPIRED, ZERO, stored.amount_due.copy_negate())]
-    )
+    rebate = Charge("", EXPIRED, ZERO, stored.amount_due.copy_negate())
+    return _store_charges(tx, stored, [*stored.charges, rebate])
 
 
 def _carried_to(tx: Transaction, contract: ContractRecord) -> tuple[Decimal, Decimal]:
@@ -226,15 +219,14 @@ def _carried_to(tx: Transaction, contract: ContractRecord) -> tuple[Decimal, Dec
         (contracts_of.status != "Active") | contracts_of.deleted_at.is_not(None),
     )
     left = of.customer_id == contract.customer_id, of.currency == contract.billed_in, of.carried != ZERO
-    own = tx.connection.scalars(select(of.carried).where(*left, of.contract_id == contract.id)).all()
-    of_others = tx.connection.scalars(select(of.carried).where(*left, of.contract_id.in_(over))).all()
-    tx.connection.execute(update(invoice).where(*left, of.contract_id.in_(over)).values(carried=ZERO))
+    own = tx.scalars(select(of.carried).where(*left, of.contract_id == contract.id)).all()
+    of_others = tx.scalars(select(of.carried).where(*left, of.contract_id.in_(over))).all()
+    tx.execute(update(invoice).where(*left, of.contract_id.in_(over)).values(carried=ZERO))
     return exact_sum(own), exact_sum(of_others)
 
 
 def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[Charge]) -> InvoiceRecord:
     """Add differences to the line items of the same usage, of an invoice that is not approved yet."""
-    smallest = money.smallest_unit(stored.currency)
     more = {(each.line_key, each.cycle): each for each in differences}
     charges = []
     for charge in stored.charges:
@@ -242,50 +234,32 @@ def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[C
         # The amount that is carried forward follows from the others.
         if not _is_adjustment(charge, CARRIED_FORWARD):
             charges.append(charge if difference is None else charge.plus(difference))
-    return _store_charges(tx, stored, [*charges, *_carried_forward(charges, smallest)])
+    return _store_charges(tx, stored, [*charges, *_carried_forward(charges, stored.currency)])
 
 
 def _store_charges(tx: Transaction, stored: InvoiceRecord, charges: Sequence[Charge]) -> InvoiceRecord:
     """Store an invoice with these charges in place of its own."""
-    smallest = money.smallest_unit(stored.currency)
-    breakdown = _breakdown(charges, smallest)
-    changes = {
-        "lineItems": [to_document(_line(stored.id, charge, smallest)) for charge in charges],
-        "revenueBreakdown": to_document(breakdown),
-        "amount": breakdown.total,
-    }
     with localcontext(EXACT):
         # The difference: another contract's invoice may have taken over what there was.
         more = _carried_by(charges) - _carried_by(stored.charges)
-        carried = (
-            tx.connection.scalars(select(invoice.c.carried).where(invoice.c.id == stored.id)).one() + more
-        )
-    return INVOICES.change(tx, stored, changes, carried=carried)
+        carried = tx.scalars(select(invoice.c.carried).where(invoice.c.id == stored.id)).one() + more
+    return INVOICES.change(tx, stored, _billing(stored.id, charges, stored.currency), carried=carried)
 
 
 def _issue(
-    tx: Transaction,
-    customer: Customer,
-    data: Mapping[str, Any],
-    charges: Sequence[Charge],
-    columns: Mapping[str, Any],
+    tx: Transaction, customer_id: str, data: Mapping[str, Any], charges: Sequence[Charge], **columns: Any
 ) -> InvoiceRecord:
     invoice_id = new_id("inv")
     # Without gaps in a year: a transaction that writes is alone, so no other takes the same number.
     last = select(func.max(invoice.c.number)).where(invoice.c.year == tx.now.year)
-    number = (tx.connection.scalar(last) or 0) + 1
-    smallest = money.smallest_unit(data["currency"])
-    lines = [_line(invoice_id, charge, smallest) for charge in charges]
-    breakdown = _breakdown(charges, smallest)
+    number = (tx.scalar(last) or 0) + 1
     known = {
-        "customerId": customer.id,
+        "customerId": customer_id,
         "accountId": tx.options.client_id,
         "invoiceNumber": f"{tx.now.year}-{number:04}",
         "issuedAt": tx.now,
         "billingStatus": BillingStatus.NONE.value,
-        "revenueBreakdown": to_document(breakdown),
-        "lineItems": [to_document(line) for line in lines],
-        "amount": breakdown.total,
+        **_billing(invoice_id, charges, data["currency"]),
     }
     issued = INVOICES.add(
         tx,
@@ -305,19 +279,29 @@ def _issue(
     return issued
 
 
-def _line(invoice_id: str, charge: Charge, smallest: Decimal) -> LineItemRecord:
-    return LineItemRecord(
-        invoice_id=invoice_id,
-        revenue_breakdown=_breakdown([charge], smallest),
-        product_id=charge.product_id or None,
-        product_name=charge.product_name,
-        units=charge.units,
-        charge=charge,
-    )
+def _billing(invoice_id: str, charges: Sequence[Charge], currency: str) -> dict[str, Any]:
+    """Return the fields of an invoice that say what it bills."""
+    lines = [
+        LineItemRecord(
+            invoice_id=invoice_id,
+            revenue_breakdown=_breakdown([charge], currency),
+            product_id=charge.product_id or None,
+            product_name=charge.product_name,
+            units=charge.units,
+            charge=charge,
+        )
+        for charge in charges
+    ]
+    breakdown = _breakdown(charges, currency)
+    return {
+        "lineItems": [to_document(line) for line in lines],
+        "revenueBreakdown": to_document(breakdown),
+        "amount": breakdown.total,
+    }
 
 
-def _breakdown(charges: Sequence[Charge], smallest: Decimal) -> RevenueBreakdown:
-    zero = ZERO.quantize(smallest)
+def _breakdown(charges: Sequence[Charge], currency: str) -> RevenueBreakdown:
+    zero = ZERO.quantize(money.smallest_unit(currency))
     with localcontext(EXACT):
         names = (*AMOUNTS, "total")
         sums = {name: sum((getattr(each, name) for each in charges), zero) for name in names}
@@ -328,9 +312,9 @@ def _is_adjustment(charge: Charge, *names: str) -> bool:
     return not charge.product_id and charge.product_name in names
 
 
-def _carried_forward(charges: Sequence[Charge], smallest: Decimal) -> list[Charge]:
+def _carried_forward(charges: Sequence[Charge], currency: str) -> list[Charge]:
     """Return the line that raises these charges to zero, if they are below it."""
-    rest = _breakdown(charges, smallest).total or ZERO
+    rest = _breakdown(charges, currency).total or ZERO
     return [Charge("", CARRIED_FORWARD, ZERO, rest.copy_negate())] if rest < 0 else []
 
 
@@ -343,14 +327,12 @@ def _carried_by(charges: Sequence[Charge]) -> Decimal:
 def raise_overage(tx: Transaction, invoice: InvoiceRecord, charge: Charge) -> None:
     """Emit Overage for a line item."""
     customer = customers.find(tx, str(invoice.customer_id))
-    raise_event(
-        tx,
-        Overage(
-            date=tx.now,
-            overage_amount=charge.overage,
-            invoice_id=invoice.id,
-            customer_id=customer.id,
-            customer_name=customer.name or customer.id,
-            currency=invoice.currency,
-        ),
+    event = Overage(
+        date=tx.now,
+        overage_amount=charge.overage,
+        invoice_id=invoice.id,
+        customer_id=customer.id,
+        customer_name=customer.name or customer.id,
+        currency=invoice.currency,
     )
+    raise_event(tx, event)

@@ -125,22 +125,18 @@ def contract_lines(
         f"{cycle.contract.id}/{number}": each
         for number, each in enumerate(contracts.sold_products(tx, cycle.contract), 1)
     }
-    grouped = list(_grouped(cycle.contract, sold))
-    if only_products is not None:
-        grouped = [
-            (number, group, members)
-            for number, group, members in grouped
-            if any(each.product_id in only_products for each in members.values())
-        ]
-    cycle_usage = _CycleUsage(tx, cycle, billed)
+    made = _CycleLines(tx, cycle, billed)
     lines = []
-    for number, group, members in grouped:
+    for number, group, members in _grouped(cycle.contract, sold):
+        ids = [each.product_id for each in members.values()]
+        if only_products is not None and not set(ids).intersection(only_products):
+            continue
         if group is not None:
-            lines.append(_group_line(cycle_usage, number, group, members))
+            lines.append(made.group_line(number, group, members))
         else:
             [(key, each)] = members.items()
-            usages = _product_usages(cycle_usage, members, NO_COMMITMENT, None)
-            days = (each.product_id,) if cycle_usage.charges_last_day([each.product_id]) else ()
+            usages = made.product_usages(members, NO_COMMITMENT, None)
+            days = tuple(ids) if made.charges_last_day(ids) else ()
             line = ContractLine(key, each.product_id, each.name, usages, cycle.start, last_days=days)
             lines.append(line)
     return lines
@@ -177,8 +173,8 @@ def _grouped(
         yield number, group, {key: each for key, each in sold.items() if each.group is group}
 
 
-class _CycleUsage:
-    """Reads the usage in a cycle that belongs to its contract, and the days that are the contract's."""
+class _CycleLines:
+    """Makes the lines of a cycle, of the usage in it and the days that belong to the contract."""
 
     def __init__(self, tx: Transaction, cycle: ContractCycle, billed: Collection[Charge]) -> None:
         self.tx, self.cycle = tx, cycle
@@ -238,123 +234,104 @@ class _CycleUsage:
             for product_id in charge.last_days
         }
 
+    def group_line(self, number: int, group: ProductGroup, members: dict[str, SoldProduct]) -> ContractLine:
+        """Return the line of a product group."""
+        cycle = self.cycle
+        # Units that a group commits to without a price cost that of its first product.
+        prices = [price_terms(each.product, each.price_type) for each in members.values()]
+        whole = priced_commitment(group.commitment, prices[0] if prices else PriceTerms())
+        name = f"{cycle.contract.id}-group-{number}"
+        # A group without products is sold by no other contract.
+        product_ids = [each.product_id for each in members.values()] or [name]
+        committed = self._pro_rated_commitment(whole, group.commitment, product_ids)
+        return ContractLine(
+            key=f"{cycle.contract.id}/group-{number}",
+            product_id=name,
+            name=group.display_name or name,
+            usages=self.product_usages(members, committed, group.commitment),
+            is_group=True,
+            fee=self._fee(clamp(group.base_amount or ZERO), committed, group.commitment, product_ids),
+            commitment=committed,
+            since=cycles.commitment_start(cycle.contract, group.commitment, cycle.start),
+            last_days=tuple(each for each in product_ids if self.charges_last_day([each])),
+        )
 
-def _group_line(
-    cycle_usage: _CycleUsage, number: int, group: ProductGroup, members: dict[str, SoldProduct]
-) -> ContractLine:
-    cycle = cycle_usage.cycle
-    # Units that a group commits to without a price cost that of its first product.
-    prices = [price_terms(each.product, each.price_type) for each in members.values()]
-    whole = priced_commitment(group.commitment, prices[0] if prices else PriceTerms())
-    name = f"{cycle.contract.id}-group-{number}"
-    # A group without products is sold by no other contract.
-    product_ids = [each.product_id for each in members.values()] or [name]
-    committed = _pro_rated_commitment(cycle_usage, whole, group.commitment, product_ids)
-    return ContractLine(
-        key=f"{cycle.contract.id}/group-{number}",
-        product_id=name,
-        name=group.display_name or name,
-        usages=_product_usages(cycle_usage, members, committed, group.commitment),
-        is_group=True,
-        fee=_fee(cycle_usage, clamp(group.base_amount or ZERO), committed, group.commitment, product_ids),
-        commitment=committed,
-        since=cycles.commitment_start(cycle.contract, group.commitment, cycle.start),
-        last_days=tuple(each for each in product_ids if cycle_usage.charges_last_day([each])),
-    )
+    def product_usages(
+        self, members: dict[str, SoldProduct], shared: CommitmentTerms, commitment: Commitment | None
+    ) -> list[ProductUsage]:
+        """Return the products with their usage; those without a commitment share their group's."""
+        usages = {key: self._product_usage(key, sold, commitment) for key, sold in members.items()}
+        sharing = [key for key, usage in usages.items() if not usage.priced.commitment.exists]
+        spread = apply_commitment([usages[key].priced for key in sharing], shared)
+        usages.update(
+            {key: replace(usages[key], priced=priced) for key, priced in zip(sharing, spread, strict=True)}
+        )
+        return list(usages.values())
 
+    def _product_usage(self, key: str, sold: SoldProduct, shared: Commitment | None) -> ProductUsage:
+        cycle, product = self.cycle, sold.product
+        terms, product_ids = price_terms(product, sold.price_type), [sold.product_id]
+        whole = priced_commitment(product.commitment, terms)
+        own = self._pro_rated_commitment(whole, product.commitment, product_ids)
+        counted_by = product.commitment if own.exists else shared
+        since = cycles.commitment_start(cycle.contract, counted_by, cycle.start)
+        before = self.of(sold, since, cycle.start)
+        consumes = bool(product.consumes_credit_product_ids)
+        priced = PricedUsage(
+            terms=terms,
+            # A later figure may be smaller (method last): what was billed in earlier cycles stays billed.
+            units=max(self.of(sold, since, cycle.end), before),
+            units_before=before,
+            fee=self._fee(terms.fee, own, product.commitment, product_ids),
+            discounted=terms.is_discounted(cycles.completed_cycles(cycle.contract, cycle.start)),
+            covered=usage_paid(self.tx, key, cycle.start) if consumes else NO_USAGE,
+            invoiced=self.invoiced.get(key, NO_USAGE),
+        )
+        return ProductUsage(key, sold, apply_commitment([priced], own)[0], since)
 
-def _product_usages(
-    cycle_usage: _CycleUsage,
-    members: dict[str, SoldProduct],
-    shared: CommitmentTerms,
-    commitment: Commitment | None,
-) -> list[ProductUsage]:
-    """Return the products with their usage; those without a commitment share their group's."""
-    usages = {key: _product_usage(cycle_usage, key, sold, commitment) for key, sold in members.items()}
-    sharing = [key for key, usage in usages.items() if not usage.priced.commitment.exists]
-    spread = apply_commitment([usages[key].priced for key in sharing], shared)
-    usages.update(
-        {key: replace(usages[key], priced=priced) for key, priced in zip(sharing, spread, strict=True)}
-    )
-    return list(usages.values())
+    def _fee(
+        self, fee: Decimal, committed: CommitmentTerms, commitment: Commitment | None, ids: Collection[str]
+    ) -> Decimal:
+        """Return the cycle's fee without usage.
 
+        A commitment for several cycles is charged in the first of them that is billed.
+        """
+        cycle = self.cycle
+        pro_rated = self._pro_rated(fee, ids)
+        since = cycles.commitment_start(cycle.contract, commitment, cycle.start)
+        billed = invoice.c.contract_id == cycle.contract.id, invoice.c.cycle_start.between(since, cycle.start)
+        if since < cycle.start and self.tx.any(invoice, *billed, invoice.c.cycle_start < cycle.start):
+            return pro_rated
+        return exact_sum([pro_rated, committed.fee])
 
-def _product_usage(
-    cycle_usage: _CycleUsage, key: str, sold: SoldProduct, shared: Commitment | None
-) -> ProductUsage:
-    cycle, product = cycle_usage.cycle, sold.product
-    terms, product_ids = price_terms(product, sold.price_type), [sold.product_id]
-    whole = priced_commitment(product.commitment, terms)
-    own = _pro_rated_commitment(cycle_usage, whole, product.commitment, product_ids)
-    counted_by = product.commitment if own.exists else shared
-    since = cycles.commitment_start(cycle.contract, counted_by, cycle.start)
-    before = cycle_usage.of(sold, since, cycle.start)
-    consumes = bool(product.consumes_credit_product_ids)
-    priced = PricedUsage(
-        terms=terms,
-        # A later figure may be smaller (method last): what was billed in earlier cycles stays billed.
-        units=max(cycle_usage.of(sold, since, cycle.end), before),
-        units_before=before,
-        fee=_fee(cycle_usage, terms.fee, own, product.commitment, product_ids),
-        discounted=terms.is_discounted(cycles.completed_cycles(cycle.contract, cycle.start)),
-        covered=usage_paid(cycle_usage.tx, key, cycle.start) if consumes else NO_USAGE,
-        invoiced=cycle_usage.invoiced.get(key, NO_USAGE),
-    )
-    return ProductUsage(key, sold, apply_commitment([priced], own)[0], since)
+    def _pro_rated_commitment(
+        self, committed: CommitmentTerms, commitment: Commitment | None, ids: Collection[str]
+    ) -> CommitmentTerms:
+        """Return the cycle's share of a commitment: of its price, and of what it includes."""
+        contract = self.cycle.contract
+        # A commitment for several cycles is for its whole period, so a short first cycle does not reduce it.
+        if not contract.pro_rates or cycles.commitment_cycles(commitment, cycles.cycle_period(contract)) > 1:
+            return committed
+        return replace(
+            committed,
+            units=self._pro_rated(committed.units, ids),
+            money=self._pro_rated(committed.money, ids),
+            fee=self._pro_rated(committed.fee, ids),
+        )
 
-
-def _fee(
-    cycle_usage: _CycleUsage,
-    fee: Decimal,
-    committed: CommitmentTerms,
-    commitment: Commitment | None,
-    product_ids: Collection[str],
-) -> Decimal:
-    """Return the cycle's fee without usage.
-
-    A commitment for several cycles is charged in the first of them that is billed.
-    """
-    cycle = cycle_usage.cycle
-    pro_rated = _pro_rated(cycle_usage, fee, product_ids)
-    since = cycles.commitment_start(cycle.contract, commitment, cycle.start)
-    billed = invoice.c.contract_id == cycle.contract.id, invoice.c.cycle_start.between(since, cycle.start)
-    if since < cycle.start and cycle_usage.tx.any(invoice, *billed, invoice.c.cycle_start < cycle.start):
-        return pro_rated
-    return exact_sum([pro_rated, committed.fee])
-
-
-def _pro_rated_commitment(
-    cycle_usage: _CycleUsage,
-    committed: CommitmentTerms,
-    commitment: Commitment | None,
-    product_ids: Collection[str],
-) -> CommitmentTerms:
-    """Return the cycle's share of a commitment: of its price, and of what it includes."""
-    contract = cycle_usage.cycle.contract
-    # A commitment for several cycles is for its whole period, so a short first cycle does not reduce it.
-    if not contract.pro_rates or cycles.commitment_cycles(commitment, cycles.cycle_period(contract)) > 1:
-        return committed
-    return replace(
-        committed,
-        units=_pro_rated(cycle_usage, committed.units, product_ids),
-        money=_pro_rated(cycle_usage, committed.money, product_ids),
-        fee=_pro_rated(cycle_usage, committed.fee, product_ids),
-    )
-
-
-def _pro_rated(cycle_usage: _CycleUsage, amount: Decimal, product_ids: Collection[str]) -> Decimal:
-    """Return the cycle's share of an amount for these products, by days, if the contract pro-rates."""
-    cycle, contract = cycle_usage.cycle, cycle_usage.cycle.contract
-    if not amount or not contract.pro_rates:
-        return amount
-    days, whole = cycles.billed_days(
-        contract,
-        cycle.start,
-        cycle.end,
-        with_last=cycle_usage.charges_last_day(product_ids),
-        without_first=cycle_usage.first_day_is_charged(product_ids),
-    )
-    with localcontext(EXACT):
-        share = (amount * days / whole).quantize(_SHARE_PRECISION)
-        # Without zeros at its end, since consumption shows it: 22 and not 22.0000000000.
-        return share.quantize(_ONE) if share == share.to_integral_value() else share.normalize()
+    def _pro_rated(self, amount: Decimal, product_ids: Collection[str]) -> Decimal:
+        """Return the cycle's share of an amount for these products, by days, if the contract pro-rates."""
+        cycle, contract = self.cycle, self.cycle.contract
+        if not amount or not contract.pro_rates:
+            return amount
+        days, whole = cycles.billed_days(
+            contract,
+            cycle.start,
+            cycle.end,
+            with_last=self.charges_last_day(product_ids),
+            without_first=self.first_day_is_charged(product_ids),
+        )
+        with localcontext(EXACT):
+            share = (amount * days / whole).quantize(_SHARE_PRECISION)
+            # Without zeros at its end, since consumption shows it: 22 and not 22.0000000000.
+            return share.quantize(_ONE) if share == share.to_integral_value() else share.normalize()

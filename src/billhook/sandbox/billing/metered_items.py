@@ -13,17 +13,9 @@ from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any
 
-from billhook.events import (
-    CommitmentCrossed,
-    CommitmentUsageCrossed,
-    CurrencyCommitmentUsageCrossed,
-    Event,
-    FinalTierExceeded,
-    ProductConsumptionSnapshot,
-    TierCrossed,
-)
+from billhook import events
 from billhook.resources import Customer, ProductConsumption
-from billhook.sandbox.billing import contracts, customers, cycles
+from billhook.sandbox.billing import contracts, customers, cycles, thresholds
 from billhook.sandbox.billing.line_items import (
     ContractCycle,
     ContractLine,
@@ -33,21 +25,11 @@ from billhook.sandbox.billing.line_items import (
 )
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.rating import NO_COMMITMENT, Charge, CommitmentTerms, Tier, usage_price
-from billhook.sandbox.billing.thresholds import (
-    ThresholdRule,
-    exceeds_final_tier,
-    high_water_mark,
-    percent,
-    store_high_water_mark,
-    threshold_rules,
-    thresholds_crossed,
-    tiers_entered,
-)
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.webhooks.outbox import raise_event
 
 _HUNDRED_PERCENT = Decimal(100)
-_Crossed = list[tuple[Decimal, Event, list[str] | None]]
+_Crossed = list[tuple[Decimal, events.Event, list[str] | None]]
 """The usage at each threshold, its event, and the subscription ids that receive it; None for all."""
 
 
@@ -89,7 +71,7 @@ class MeteredItem:
                 product_name=self.name,
                 provisioned_amount=provisioned,
                 consumed_amount=consumed,
-                usage_percentage=percent(consumed, provisioned),
+                usage_percentage=thresholds.percent(consumed, provisioned),
                 remaining_amount=max(provisioned - consumed, ZERO),
                 exceeded_amount=max(consumed - provisioned, ZERO) if provisioned else ZERO,
                 has_access=self.has_access,
@@ -164,7 +146,7 @@ def _raise_threshold_events(
     """Emit the events of all limits from the cycle's high-water mark to the usage, in rising order."""
     if not (item.tiers or item.commitment.exists):
         return
-    units, money = high_water_mark(tx, item.key, item.since)
+    units, money = thresholds.high_water_mark(tx, item.key, item.since)
     # Not above the highest usage so far: a correction downwards crosses nothing.
     if item.units <= units and item.money <= money:
         return
@@ -175,7 +157,7 @@ def _raise_threshold_events(
     # Rising, as slow usage would have crossed them one by one.
     for _, event, only in sorted(crossed, key=lambda each: each[0]):
         raise_event(tx, event, only=only)
-    store_high_water_mark(tx, item.key, item.since, max(units, item.units), max(money, item.money))
+    thresholds.store_high_water_mark(tx, item.key, item.since, max(units, item.units), max(money, item.money))
 
 
 def _tier_events(
@@ -189,11 +171,11 @@ def _tier_events(
         "contract_name": contracts.display_name(cycle.contract),
     }
     found: _Crossed = [
-        (border, TierCrossed(**details, variant_id=f"{item.product_id}:tier{number}"), None)
-        for number, border in tiers_entered(item.tiers, before, item.units)
+        (border, events.TierCrossed(**details, variant_id=f"{item.product_id}:tier{number}"), None)
+        for number, border in thresholds.tiers_entered(item.tiers, before, item.units)
     ]
-    if exceeds_final_tier(item.tiers, before, item.units):
-        final = FinalTierExceeded(
+    if thresholds.exceeds_final_tier(item.tiers, before, item.units):
+        final = events.FinalTierExceeded(
             **details, product_id=item.product_id, product_name=item.name, accumulated_units_value=item.units
         )
         found.append((item.tiers[-1].up_to or ZERO, final, None))
@@ -209,7 +191,7 @@ def _commitment_events(
         return []
     consumption = item.consumption()
 
-    def crossed(mark: Decimal) -> Event:
+    def crossed(mark: Decimal) -> events.Event:
         details: dict[str, Any] = {
             "date": tx.now,
             "customer_id": customer.id,
@@ -218,10 +200,10 @@ def _commitment_events(
         }
         if not in_money:
             snapshot = consumption.model_dump(exclude={"exceeded_amount"})
-            return CommitmentUsageCrossed(
-                **details, product_consumption=ProductConsumptionSnapshot(**snapshot)
+            return events.CommitmentUsageCrossed(
+                **details, product_consumption=events.ProductConsumptionSnapshot(**snapshot)
             )
-        return CurrencyCommitmentUsageCrossed(
+        return events.CurrencyCommitmentUsageCrossed(
             **details,
             product_id=item.product_id,
             product_name=item.name,
@@ -231,13 +213,16 @@ def _commitment_events(
             cycle_start=item.since,
         )
 
-    rules = threshold_rules(tx, (CurrencyCommitmentUsageCrossed if in_money else CommitmentUsageCrossed).type)
+    rules = thresholds.threshold_rules(
+        tx, (events.CurrencyCommitmentUsageCrossed if in_money else events.CommitmentUsageCrossed).type
+    )
     used = item.money if in_money else item.units
     found: _Crossed = [
-        (mark, crossed(mark), only) for mark, only in thresholds_crossed(rules, committed, before, used)
+        (mark, crossed(mark), only)
+        for mark, only in thresholds.thresholds_crossed(rules, committed, before, used)
     ]
-    if thresholds_crossed([ThresholdRule(_HUNDRED_PERCENT)], committed, before, used):
-        found.append((_HUNDRED_PERCENT, CommitmentCrossed(**consumption.model_dump()), None))
+    if thresholds.thresholds_crossed([thresholds.ThresholdRule(_HUNDRED_PERCENT)], committed, before, used):
+        found.append((_HUNDRED_PERCENT, events.CommitmentCrossed(**consumption.model_dump()), None))
     if in_money:
         return found
     with localcontext(EXACT):

@@ -182,7 +182,7 @@ def by_product(tx: Transaction, catalog_product_ids: Collection[str]) -> dict[st
 def products_of(tx: Transaction, meter_ids: Collection[str]) -> dict[str, str]:
     """Return the catalog products that these meters measure, by meter id; those without one are left out."""
     which = in_texts(meter.c.id, meter_ids), meter.c.catalog_product_id.is_not(None)
-    rows = tx.connection.execute(select(meter.c.id, meter.c.catalog_product_id).where(*which))
+    rows = tx.execute(select(meter.c.id, meter.c.catalog_product_id).where(*which))
     return {row.id: row.catalog_product_id for row in rows}
 
 

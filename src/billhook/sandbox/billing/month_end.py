@@ -30,7 +30,7 @@ def handle_month_end(tx: Transaction, _: str) -> None:
     contract_lifecycle.bill_late_usage(tx)
     raise_event(tx, MonthEndReport(date=tx.now, report_id=new_id("rep")))
     reported = tx.setting(_REPORTED_KEY) or 0
-    tx.store_setting(_REPORTED_KEY, tx.connection.scalar(select(func.max(event.c.seq))))
+    tx.store_setting(_REPORTED_KEY, tx.scalar(select(func.max(event.c.seq))))
     # Of the month, or of an earlier one whose report it came too late for.
     new = or_(event.c.at >= start, event.c.seq > reported)
     if tx.any(event, event.c.meter_ids == "", event.c.at < end, new):

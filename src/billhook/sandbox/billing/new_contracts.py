@@ -23,15 +23,9 @@ from billhook.resources import (
     Pricing,
     ProductGroup,
 )
-from billhook.sandbox.billing import contracts, customers, money
+from billhook.sandbox.billing import contracts, customers, cycles, money
 from billhook.sandbox.billing.contracts import inline_products
 from billhook.sandbox.billing.credit_grants import GRANT_SCHEDULES, check_grant
-from billhook.sandbox.billing.cycles import (
-    billing_day_anchor,
-    calendar_anchor,
-    commitment_cycles,
-    duration_period,
-)
 from billhook.sandbox.billing.rating import read_tiers
 from billhook.sandbox.clock import MAX_TIME, CalendarDuration, add_months
 from billhook.sandbox.errors import already_exists, check_choice, check_key, invalid_request
@@ -107,7 +101,7 @@ def record_fields(tx: Transaction, request: NewContract) -> dict[str, Any]:
         if plan is None:
             raise invalid_request("there is no such plan", "planId")
         period = plan_period(plan.billing_data)
-        sold = [("", product) for product in contracts.plan_products(tx, [plan.id])[plan.id]]
+        sold = [("", product) for product in plan.products or []]
     else:
         sold = [(where, product) for where, product, _ in inline_products(request)]
         for where, group in groups:
@@ -115,7 +109,7 @@ def record_fields(tx: Transaction, request: NewContract) -> dict[str, Any]:
         plan, period = None, check_products(tx, "a contract", sold, None)
     lines: Sequence[tuple[str, ContractProduct | ProductGroup]] = [*groups, *sold]
     for where, line in lines:
-        if commitment_cycles(line.commitment, period) == 0:
+        if cycles.commitment_cycles(line.commitment, period) == 0:
             raise invalid_request(
                 "a commitment must be for a whole number of the contract's billing cycles: choose another "
                 "commitment.scheduling.duration",
@@ -168,7 +162,7 @@ def check_products(
         where = f"{where}.scheduling.duration"
         if duration.unit not in ("Days", "Weeks", "Months", "Years"):
             raise invalid_request("unit must be Days, Weeks, Months or Years", f"{where}.unit")
-        own = duration_period(duration)
+        own = cycles.duration_period(duration)
         if own is None:
             text = "value must be a whole number from 1, and the cycle at most a century"
             raise invalid_request(text, f"{where}.value")
@@ -203,11 +197,11 @@ def _completed(
     given = _first_given(*days, date.day_of_month if date else None, 0)
     # Calendar alignment wins over a billing day; a billing day needs cycles of whole months.
     if is_aligned:
-        anchor = calendar_anchor(request.start_date, period)
+        anchor = cycles.calendar_anchor(request.start_date, period)
     elif period.months and given:
         # In a month without that day, its last day is the billing day; any larger one means so, too.
         day = min(given, _LONGEST_MONTH)
-        anchor = billing_day_anchor(request.start_date, day)
+        anchor = cycles.billing_day_anchor(request.start_date, day)
     # The first payment term that is understood: of a product, else of the plan.
     terms = [*(each.payment_term for each in products), billing.payment_term]
     understood = (_NET.fullmatch(term or "") for term in terms)

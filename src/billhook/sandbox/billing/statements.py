@@ -63,7 +63,7 @@ def statement(tx: Transaction, cycle: ContractCycle) -> list[Charge]:
 def late_charges(tx: Transaction, contract: ContractRecord, end: datetime) -> list[Charge]:
     """Return the differences for usage before `end` that arrived after the contract's last invoice."""
     newest = select(func.max(invoice.c.seq)).where(invoice.c.contract_id == contract.id)
-    number = tx.connection.scalar(newest)
+    number = tx.scalar(newest)
     if number is None:
         return []
     since = daily_usage.first_change(tx, contract.customer_id, number, end)

@@ -83,7 +83,7 @@ def threshold_rules(tx: Transaction, event_type: str) -> list[ThresholdRule]:
     Without a subscription it is the default rule, so that the event log has the event. A recurring threshold
     alone is also the first one: 25 means 25, 50, 75, 100.
     """
-    rows = tx.connection.execute(
+    rows = tx.execute(
         select(subscription.c.id, subscription.c.threshold, subscription.c.recurring_threshold).where(
             subscription.c.event_type == event_type
         )
@@ -101,11 +101,8 @@ def threshold_rules(tx: Transaction, event_type: str) -> list[ThresholdRule]:
 
 def high_water_mark(tx: Transaction, subject: str, cycle_start: datetime) -> tuple[Decimal, Decimal]:
     """Return the most units and the most money of `subject` so far in this cycle."""
-    row = tx.connection.execute(
-        select(usage_peak.c.units, usage_peak.c.money).where(
-            usage_peak.c.subject == subject, usage_peak.c.cycle_start == cycle_start
-        )
-    ).first()
+    peak = select(usage_peak).filter_by(subject=subject, cycle_start=cycle_start)
+    row = tx.execute(peak).first()
     return (ZERO, ZERO) if row is None else (row.units, row.money)
 
 
@@ -114,7 +111,7 @@ def store_high_water_mark(
 ) -> None:
     """Store the high-water mark of this cycle; those of other cycles stay, for usage that comes late."""
     peak = {"subject": subject, "cycle_start": cycle_start, "units": units, "money": money}
-    tx.connection.execute(insert(usage_peak).prefix_with("OR REPLACE").values(**peak))
+    tx.execute(insert(usage_peak).prefix_with("OR REPLACE").values(**peak))
 
 
 def _rule_thresholds(watch: ThresholdRule, was: Fraction, now: Fraction) -> list[Decimal]:

@@ -168,12 +168,12 @@ def flush(call: Call[Flush]) -> Flushed:
     """Wait until no delivery is due now. It does not wait for later retries and delayed deliveries."""
     figures = func.count().label("pending"), func.min(delivery.c.due_at).label("next_attempt_at")
     unsent = select(*figures).where(delivery.c.due_at.is_not(None))
-    return shown(Flushed, call.tx.connection.execute(unsent).one(), due=call.waited)
+    return shown(Flushed, call.tx.execute(unsent).one(), due=call.waited)
 
 
 def _find(call: Call[Any]) -> Row[Any]:
     wanted = _DELIVERIES.where(delivery.c.id == call.path["deliveryId"])
-    found = call.tx.connection.execute(wanted).first()
+    found = call.tx.execute(wanted).first()
     if found is None:
         raise not_found("delivery")
     return found

@@ -21,14 +21,6 @@ from billhook.sandbox.billing import (
     invoices,
     money,
 )
-from billhook.sandbox.billing.credit_grants import (
-    CreditProduct,
-    NewCreditProduct,
-    check_amount,
-    check_grant,
-    grant,
-    has_expired,
-)
 from billhook.sandbox.billing.credit_pools import LedgerEntryView, LedgerReference
 from billhook.sandbox.billing.invoice_lifecycle import Payment
 from billhook.sandbox.billing.invoices import InvoiceResponseView
@@ -117,14 +109,14 @@ class LedgerEntryResponse(SandboxResource, register=False):
 class CreditProductResponse(SandboxResource, register=False):
     """A credit product."""
 
-    credit_product: CreditProduct
+    credit_product: credit_grants.CreditProduct
     """The credit product."""
 
 
 class CreditProductPage(CountedPage, SandboxResource, register=False):
     """A page of credit products."""
 
-    credit_products: ListOf[CreditProduct]
+    credit_products: ListOf[credit_grants.CreditProduct]
     """The credit products of this page."""
 
 
@@ -133,19 +125,19 @@ def grant_credits(call: Call[DirectGrant]) -> LedgerEntryResponse:
     """Grant credits directly to a customer."""
     request = call.request
     customers.find_named(call.tx, request.customer_id)
-    check_amount(request.credit_amount, "creditAmount")
+    credit_grants.check_amount(request.credit_amount, "creditAmount")
     given = request.model_dump(exclude={"customer_id", "credit_amount"})
     credit_grant = CreditGrant(**given, grant_amount=request.credit_amount)
     # Such credits would expire in the transaction that grants them.
-    if has_expired(call.tx, credit_grant):
+    if credit_grants.has_expired(call.tx, credit_grant):
         raise invalid_request("expirationDate must be in the future", "expirationDate")
-    check_grant(credit_grant, "")
-    entry_id = grant(call.tx, request.customer_id, credit_grant, LedgerReference())
+    credit_grants.check_grant(credit_grant, "")
+    entry_id = credit_grants.grant(call.tx, request.customer_id, credit_grant, LedgerReference())
     return LedgerEntryResponse(entry=credit_pools.find_entry(call.tx, str(entry_id)))
 
 
 @CREDITS_GROUP.operation("POST", "/creditProducts", name="create")
-def create_credit_product(call: Call[NewCreditProduct]) -> CreditProductResponse:
+def create_credit_product(call: Call[credit_grants.NewCreditProduct]) -> CreditProductResponse:
     """Create a credit product."""
     return CreditProductResponse(credit_product=credit_grants.create_credit_product(call.tx, call.request))
 

@@ -88,7 +88,7 @@ def ping(call: Call[None]) -> Pinged:
 
 def _find(call: Call[Any]) -> Row[Any]:
     wanted = select(subscription).where(subscription.c.id == call.path["subscriptionId"])
-    found = call.tx.connection.execute(wanted).first()
+    found = call.tx.execute(wanted).first()
     if found is None:
         raise not_found("subscription")
     return found
@@ -157,7 +157,7 @@ def add_fault(call: Call[NewFault]) -> Fault:
     defaults = {"probability": Decimal(1), "seconds": TIMED.get(kind)}
     values = {**defaults, **request.model_dump(include=names, exclude_none=True)}
     made = insert(fault).values(id=new_id("flt"), kind=kind, seed=str(seed), created_at=tx.now, **values)
-    return _fault(tx.connection.execute(made.returning(fault)).one())
+    return _fault(tx.execute(made.returning(fault)).one())
 
 
 @FAULTS_GROUP.operation("GET", "", name="list_all")
@@ -182,7 +182,7 @@ def clear_faults(call: Call[FaultQuery]) -> FaultList:
 
 
 def _faults(tx: Transaction, *where: ColumnElement[bool]) -> FaultList:
-    rows = tx.connection.execute(select(fault).where(*where).order_by(fault.c.seq))
+    rows = tx.execute(select(fault).where(*where).order_by(fault.c.seq))
     return FaultList(faults=[_fault(row) for row in rows])
 
 

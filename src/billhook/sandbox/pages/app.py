@@ -18,25 +18,12 @@ from flask.sessions import SecureCookieSessionInterface
 from billhook.errors import SandboxError
 from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.sandbox import tokens
-from billhook.sandbox.app import Authenticator
 from billhook.sandbox.billing.invoices import PAGES_PATH
 from billhook.sandbox.errors import not_authenticated
 from billhook.sandbox.options import MAX_LOGIN_BYTES
 from billhook.sandbox.pages import event_views, operation_views  # noqa: F401 - the first adds its routes
 from billhook.sandbox.pages.billing_views import INVOICE_PAGE_RULE, invoice_page
-from billhook.sandbox.pages.context import (
-    EXTENSION_KEY,
-    ROUTES,
-    OperationRunner,
-    PageContext,
-    error_sentence,
-    here,
-    own_address,
-    page_context,
-    redirect_to,
-    render,
-    route,
-)
+from billhook.sandbox.pages.context import ROUTES, SITE, Site, error_sentence, own_address, route, site
 from billhook.sandbox.pages.texts import STATUSES, clipped, format_amount, format_percent
 
 if TYPE_CHECKING:
@@ -93,7 +80,7 @@ def identify() -> Visitor:
         request.max_content_length = MAX_LOGIN_BYTES
         return _ANONYMOUS
     if _is_current():
-        return Visitor(page_context().runner.service.options.client_id, may_act=True)
+        return Visitor(site.service.options.client_id, may_act=True)
     if endpoint == "reference":  # of the API: it shows nothing of what the sandbox holds
         return _ANONYMOUS
     session.clear()
@@ -101,15 +88,19 @@ def identify() -> Visitor:
     return abort(redirect(url_for(".login", **_place(request)), 303))
 
 
+def here() -> str:
+    """Return the address of the current page, for a button or a login to come back to."""
+    return request.full_path.rstrip("?")
+
+
 def _is_current() -> bool:
     """Return whether the session is within its time, and its API token is still the active one."""
     until, mark = session.get("until"), session.get("token")
     if not isinstance(until, int) or not isinstance(mark, str):
         return False
-    runner = page_context().runner
-    if runner.service.clock.real.now().timestamp() >= until:
+    if site.service.clock.real.now().timestamp() >= until:
         return False
-    with runner.reading() as tx:
+    with site.reading() as tx:
         return tokens.active_mark(tx) == mark
 
 
@@ -117,7 +108,7 @@ def _place(request: Request) -> dict[str, Any]:
     """Return the page to come back to after the login. An action is not repeated."""
     if request.method != "GET" or request.endpoint is None or request.endpoint.endswith(".overview"):
         return {}
-    return {"to": request.full_path.rstrip("?")}
+    return {"to": here()}
 
 
 @route("/login")
@@ -125,18 +116,18 @@ def login() -> Response:
     """Show the form that asks for client id and API token, or the button for the token of the address."""
     # By a button: programs that look at addresses, or load them ahead, must not use the token up.
     once = request.args.get("token", "")
-    return render("login.html", to=request.args.get("to", ""), once=once, refusal=None)
+    return site.render("login.html", to=request.args.get("to", ""), once=once, refusal=None)
 
 
 @route("/login", "POST")
 def log_in() -> Response:
     """Begin a session, if client id and API token are right, or the token of the printed address."""
-    runner, to, once = page_context().runner, request.form.get("to", ""), request.form.get("token", "")
+    to, once = request.form.get("to", ""), request.form.get("token", "")
     try:
         # First: it limits the rate of attempts, whether they are right or not.
-        client_id = runner.service.options.client_id if once else request.form.get("client_id", "")
-        page_context().authenticator.check_login(client_id)
-        with runner.service.transaction(writes=bool(once)) as tx:
+        client_id = site.service.options.client_id if once else request.form.get("client_id", "")
+        site.authenticator.check_login(client_id)
+        with site.service.transaction(writes=bool(once)) as tx:
             token = request.form.get("api_token", "").strip()
             if not (tokens.use_login_token(tx, once) if once else tokens.is_active(tx, token)):
                 raise not_authenticated(_USED if once else _REFUSED)
@@ -144,34 +135,32 @@ def log_in() -> Response:
     except SandboxError as error:
         # One text for every mistake, so that it confirms no part of what was tried.
         refusal = (_USED if once else _REFUSED) if error.status == 401 else error_sentence(error)
-        response = render("login.html", error.status, to=to, once="", refusal=refusal)
+        response = site.render("login.html", error.status, to=to, once="", refusal=refusal)
         if error.retry_after_seconds is not None:
             response.headers["Retry-After"] = str(error.retry_after_seconds)
         return response
     session.clear()
     session.permanent = True
     session["token"] = mark
-    session["until"] = int(runner.service.clock.real.now().timestamp()) + SESSION_SECONDS
+    session["until"] = int(site.service.clock.real.now().timestamp()) + SESSION_SECONDS
     # Only to a page of this blueprint: another address would make the login a way to another site.
-    return redirect_to(own_address(to), "You are logged in.")
+    return site.redirect_to(own_address(to), "You are logged in.")
 
 
 @route("/logout", "POST")
 def log_out() -> Response:
     """End the session of this browser."""
     session.clear()
-    return redirect_to(url_for(".login"), "You are logged out.")
+    return site.redirect_to(url_for(".login"), "You are logged out.")
 
 
-def with_pages(
-    app: WSGIApplication, runner: OperationRunner, authenticator: Authenticator, key: bytes
-) -> WSGIApplication:
+def with_pages(app: WSGIApplication, site_with: Callable[[Pages], Site], key: bytes) -> WSGIApplication:
     """Return `app` with the pages below PAGES_PREFIX, and those of invoices; _ADDRESSES lead to them.
 
     `key` is secret and signs sessions and forms. The pages are made when one is first asked for: most
     sandboxes are never looked at.
     """
-    pages = cache(partial(_create_app, runner, authenticator, key))
+    pages = cache(partial(_create_app, site_with, key))
 
     def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
@@ -181,7 +170,7 @@ def with_pages(
     return serve
 
 
-def _create_app(runner: OperationRunner, authenticator: Authenticator, key: bytes) -> Flask:
+def _create_app(site_with: Callable[[Pages], Site], key: bytes) -> Flask:
     """Return an app with the pages alone."""
     pages = Pages(
         "sandbox",
@@ -208,7 +197,7 @@ def _create_app(runner: OperationRunner, authenticator: Authenticator, key: byte
         SESSION_REFRESH_EACH_REQUEST=False,
         PERMANENT_SESSION_LIFETIME=SESSION_SECONDS,
     )
-    app.extensions[EXTENSION_KEY] = PageContext(runner, authenticator, pages)
+    app.extensions[SITE] = site_with(pages)
     blueprint = pages.blueprint
     blueprint.before_request(_refuse_nul)
     blueprint.register_error_handler(
@@ -241,4 +230,4 @@ def _internal_error(error: Exception) -> Response:
 
 
 def _error_page(status: int, name: str, description: str) -> Response:
-    return page_context().pages.render("pages/error.html", status, name=name, description=description)
+    return site.pages.render("pages/error.html", status, name=name, description=description)

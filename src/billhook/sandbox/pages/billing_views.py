@@ -20,15 +20,7 @@ from billhook.sandbox.billing import cycles, metered_items
 from billhook.sandbox.billing.contracts import CONTRACTS
 from billhook.sandbox.billing.customers import CUSTOMERS, customer_views
 from billhook.sandbox.billing.invoices import INVOICES, is_valid_proof, page_path
-from billhook.sandbox.pages.context import (
-    PAGE_ROWS,
-    page_context,
-    page_cursor,
-    page_links,
-    query_choice,
-    render,
-    route,
-)
+from billhook.sandbox.pages.context import PAGE_ROWS, page_cursor, query_choice, route, site
 from billhook.sandbox.pages.texts import STATUSES, customer_names, subject_names
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import matching
@@ -44,25 +36,25 @@ INVOICE_PAGE_RULE = "/<invoice_id>/<proof>"
 @route("/customers")
 def customers() -> Response:
     """List the customers, newest first, with what they owe."""
-    with page_context().runner.reading() as tx:
+    with site.reading() as tx:
         page = CUSTOMERS.newest(tx, PAGE_ROWS, page_cursor())
         views = customer_views(tx, page.items)
-    return render("customers.html", page=page, customers=views, pager=page_links(page.next_cursor))
+    return site.render("customers.html", page=page, customers=views)
 
 
 @route("/customers/<customer_id>")
 def customer(customer_id: str) -> Response:
     """Show one customer."""
-    with page_context().runner.reading() as tx:
+    with site.reading() as tx:
         stored = CUSTOMERS.find(tx, customer_id)
         if stored is None:
             raise NotFound("There is no customer with this id.")
-        return render("customer.html", **_details(tx, customer_views(tx, [stored])[0]))
+        return site.render("customer.html", **_details(tx, customer_views(tx, [stored])[0]))
 
 
 def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
     of_customer = select(credit_pool).where(credit_pool.c.customer_id == found.id)
-    pools = tx.connection.execute(of_customer.order_by(credit_pool.c.seq.desc()).limit(_LATEST)).all()
+    pools = tx.execute(of_customer.order_by(credit_pool.c.seq.desc()).limit(_LATEST)).all()
     owner = contract_table.c.customer_id == found.id, contract_table.c.deleted_at.is_(None)
     return {
         "customer": found,
@@ -78,24 +70,24 @@ def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
 @route("/contracts")
 def contracts() -> Response:
     """List the contracts that are not deleted, newest first."""
-    with page_context().runner.reading() as tx:
+    with site.reading() as tx:
         there = contract_table.c.deleted_at.is_(None)
         page = CONTRACTS.newest(tx, PAGE_ROWS, page_cursor(), there)
         names = customer_names(tx, [one.customer_id for one in page.items])
-    return render("contracts.html", page=page, names=names, pager=page_links(page.next_cursor))
+    return site.render("contracts.html", page=page, names=names)
 
 
 @route("/contracts/<contract_id>")
 def contract(contract_id: str) -> Response:
     """Show one contract, with its present cycle, its products and its invoices."""
-    with page_context().runner.reading() as tx:
+    with site.reading() as tx:
         # Not by its external id, which may hold slashes; and a deleted one is shown, too.
         found = CONTRACTS.find(tx, contract_id)
         if found is None:
             raise NotFound("There is no contract with this id.")
         where = invoice_table.c.contract_id == found.id
         is_over = found.end_date is not None and found.end_date <= tx.now
-        return render(
+        return site.render(
             "contract.html",
             contract=found,
             name=stored_contracts.display_name(found),
@@ -112,12 +104,11 @@ def invoices() -> Response:
     """List the invoices, newest first."""
     status, customer_id = query_choice("status", STATUSES), request.args.get("customer") or None
     where = matching((invoice_table.c.billing_status, status), (invoice_table.c.customer_id, customer_id))
-    with page_context().runner.reading() as tx:
+    with site.reading() as tx:
         page = INVOICES.newest(tx, PAGE_ROWS, page_cursor(), *where)
-        return render(
+        return site.render(
             "invoices.html",
             page=page,
-            pager=page_links(page.next_cursor),
             names=customer_names(tx, [one.customer_id for one in page.items]),
             customers=sorted(customer_names(tx).items(), key=lambda one: one[1].casefold()),
             chosen={"status": status, "customer": customer_id},
@@ -128,11 +119,11 @@ def invoices() -> Response:
 @route("/invoices/<invoice_id>")
 def invoice(invoice_id: str) -> Response:
     """Show one invoice with its lines."""
-    with page_context().runner.reading() as tx:
+    with site.reading() as tx:
         found = INVOICES.find(tx, invoice_id)
         if found is None:
             raise NotFound("There is no invoice with this id.")
-        return render(
+        return site.render(
             "invoice.html",
             invoice=found,
             names=subject_names(tx, [found.customer_id, found.contract_id]),
@@ -142,12 +133,12 @@ def invoice(invoice_id: str) -> Response:
 
 def invoice_page(invoice_id: str, proof: str) -> Response:
     """Return the page of an invoice at its unguessable address; 404 for any other address."""
-    with page_context().runner.reading() as tx:
+    with site.reading() as tx:
         if not is_valid_proof(tx, invoice_id, proof):
             raise NotFound("There is no such page.")
         invoice = INVOICES.get(tx, invoice_id)
         customer = CUSTOMERS.get(tx, str(invoice.customer_id))
-    response = render("invoice_page.html", invoice=invoice, customer=customer)
+    response = site.render("invoice_page.html", invoice=invoice, customer=customer)
     # The link alone gives access, so it must not reach other sites.
     response.headers["Referrer-Policy"] = "no-referrer"
     return response

@@ -1,17 +1,17 @@
-"""Route tables, the page context, rendering, and operations that redirect, for all views of the pages."""
+"""What all views of the pages share: their routes, the operations that they run, rendering, redirects."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from flask import Response, current_app, request, url_for
 from werkzeug.exceptions import NotFound
+from werkzeug.local import LocalProxy
 
 from billhook.errors import SandboxError
 from billhook.fields import strict_json
@@ -20,9 +20,10 @@ from billhook.resources import ErrorBody
 from billhook.sandbox.app import Authenticator, parse_body, parse_query
 from billhook.sandbox.operations import Operation, OperationGroup, Services
 from billhook.sandbox.storage.database import Service, Transaction
+from billhook.sandbox.storage.repository import ListPage
 
 View = Callable[..., Any]
-EXTENSION_KEY = "billhook.sandbox.pages"
+SITE = "billhook.sandbox.pages"
 PAGE_ROWS = 25
 """Rows of a table on one page."""
 _MESSAGE_CHARACTERS = 500
@@ -43,20 +44,39 @@ def route(rule: str, method: str = "GET") -> Callable[[View], View]:
     return add
 
 
-class OperationRunner:
-    """Run operations as the API does: with the same models, transaction and function."""
+class Site:
+    """The pages of one sandbox. They run operations as the API does: with the same models and transaction."""
 
-    def __init__(self, service: Service, services: Services, groups: Sequence[OperationGroup]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        services: Services,
+        groups: Sequence[OperationGroup],
+        authenticator: Authenticator,
+        pages: Pages,
+    ) -> None:
         self.service = service
-        self._services = services
-        self.groups = tuple(groups)
+        self.groups = groups
+        self.authenticator = authenticator
+        self.pages = pages
         self.operations = {operation.key: operation for group in groups for operation in group.operations}
+        self._services = services
 
-    @contextmanager
-    def reading(self) -> Iterator[Transaction]:
+    def reading(self) -> AbstractContextManager[Transaction]:
         """Run a transaction that only reads."""
-        with self.service.transaction(writes=False) as tx:
-            yield tx
+        return self.service.transaction(writes=False)
+
+    def render(
+        self, template: str, status: int = 200, *, page: ListPage[Any] | None = None, **values: Any
+    ) -> Response:
+        """Render a page, with the sandbox's time; that of a list with links to its other pages."""
+        if page is not None:
+            values |= {"page": page, "pager": _page_links(page.next_cursor)}
+        return self.pages.render(template, status, sandbox_now=self.service.clock.now(), **values)
+
+    def redirect_to(self, address: str, message: str, *, good: bool = True) -> Response:
+        """Redirect to an address, whose page shows the message."""
+        return self.pages.redirect(address, message[:_MESSAGE_CHARACTERS], "good" if good else "bad")
 
     def run(self, key: str, body: Mapping[str, Any] | bytes | None = None, **path: str) -> Any:
         """Run the operation `key`, such as `POST /_sandbox/clock`, and return its result; SandboxError.
@@ -94,30 +114,8 @@ class OperationRunner:
         return parse_body(operation.takes, raw)
 
 
-@dataclass(frozen=True, slots=True)
-class PageContext:
-    """What `app.extensions` holds for the views."""
-
-    runner: OperationRunner
-    authenticator: Authenticator
-    pages: Pages
-
-
-def page_context() -> PageContext:
-    """Return the page context of the current request's app."""
-    context: PageContext = current_app.extensions[EXTENSION_KEY]
-    return context
-
-
-def render(template: str, status: int = 200, **values: Any) -> Response:
-    """Render a page, with the sandbox's time."""
-    context = page_context()
-    return context.pages.render(template, status, sandbox_now=context.runner.service.clock.now(), **values)
-
-
-def redirect_to(address: str, message: str, *, good: bool = True) -> Response:
-    """Redirect to an address, whose page shows the message."""
-    return page_context().pages.redirect(address, message[:_MESSAGE_CHARACTERS], "good" if good else "bad")
+site = cast("Site", LocalProxy(lambda: current_app.extensions[SITE]))
+"""The pages that the current request is for."""
 
 
 def own_address(address: str) -> str:
@@ -128,15 +126,9 @@ def own_address(address: str) -> str:
     return address if is_own and address.isprintable() else overview
 
 
-def here() -> str:
-    """Return the address of the current page, for a button to come back to."""
-    return request.full_path.rstrip("?")
-
-
 def error_sentence(error: SandboxError) -> str:
     """Return why the sandbox refused, as a sentence."""
-    message = ErrorBody.from_json(error.body).message
-    return f"Refused: {message}"
+    return f"Refused: {ErrorBody.from_json(error.body).message}"
 
 
 def page_cursor() -> str | None:
@@ -144,7 +136,7 @@ def page_cursor() -> str | None:
     return request.args.get("cursor") or None
 
 
-def page_links(next_cursor: str | None) -> dict[str, str | None]:
+def _page_links(next_cursor: str | None) -> dict[str, str | None]:
     """Return the URLs of the first and the next page of the list; None for no link."""
     # url_for has arguments of its own: with `_scheme` of an address, a link would run a script.
     asked = {name: value for name, value in request.args.items() if not name.startswith("_")}

@@ -13,17 +13,7 @@ from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
 from billhook.pages.text import indented_json
 from billhook.sandbox import scheduled_jobs
-from billhook.sandbox.pages.context import (
-    PAGE_ROWS,
-    error_sentence,
-    page_context,
-    page_cursor,
-    page_links,
-    query_choice,
-    redirect_to,
-    render,
-    route,
-)
+from billhook.sandbox.pages.context import PAGE_ROWS, error_sentence, page_cursor, query_choice, route, site
 from billhook.sandbox.pages.texts import (
     described_cause,
     event_sentences,
@@ -50,14 +40,13 @@ def events() -> Response:
     if state is not None:
         found = select(delivery.c.raised_id).where(delivery.c.state == state)
         where.append(raised_event.c.id.in_(found))
-    with page_context().runner.reading() as tx:
+    with site.reading() as tx:
         page = outbox.timeline(tx, PAGE_ROWS, page_cursor(), *where)
         told = _timeline_texts(tx, page.items)
-    return render(
+    return site.render(
         "timeline.html",
         page=page,
         told=told,
-        pager=page_links(page.next_cursor),
         types=sorted(EVENT_TYPES),
         states=outbox.STATES,
         chosen={"type": event_type, "state": state},
@@ -65,10 +54,12 @@ def events() -> Response:
 
 
 def _timeline_texts(tx: Transaction, groups: Sequence[EventGroup]) -> dict[str, Any]:
-    """Return what the timeline shows beside its rows: sentences, causes, and names for ids."""
+    """Return what the timeline shows beside its rows: sentences, deliveries, causes, names for ids."""
     causes = {one.cause: described_cause(one.cause) for one in groups}
+    shown = [event for one in groups for event in one.events]
     return {
-        "sentences": event_sentences(tx, [event for one in groups for event in one.events]),
+        "sentences": event_sentences(tx, shown),
+        "deliveries": outbox.deliveries_of(tx, [event.id for event in shown]),
         "causes": causes,
         "names": subject_names(tx, [cause.detail for cause in causes.values()]),
         "dashboard": tx.options.dashboard_url,
@@ -78,25 +69,25 @@ def _timeline_texts(tx: Transaction, groups: Sequence[EventGroup]) -> dict[str, 
 @route("/timeline/<event_id>")
 def event(event_id: str) -> Response:
     """Show one event with its body, its deliveries and all attempts."""
-    with page_context().runner.reading() as tx:
-        trace = outbox.event_trace(tx, event_id)
-        if trace is None:
+    with site.reading() as tx:
+        found = tx.execute(select(raised_event).where(raised_event.c.id == event_id)).first()
+        if found is None:
             raise NotFound("There is no event with this id; the sandbox keeps the newest 100,000.")
-        told = _timeline_texts(tx, [EventGroup(trace.cause, trace.raised_at, [trace])])
-    return render("event.html", event=trace, body=indented_json(trace.body.decode()), told=told)
+        told = _timeline_texts(tx, [EventGroup(found.cause, found.raised_at, [found])])
+    return site.render("event.html", event=found, body=indented_json(found.body.decode()), told=told)
 
 
 @route("/trigger")
 def trigger() -> Response:
     """Show the types of events, each with a link to the form that raises one."""
     types = {name: first_sentence(EVENT_TYPES[name].__doc__ or "") for name in sorted(EVENT_TYPES)}
-    return render("trigger.html", types=types)
+    return site.render("trigger.html", types=types)
 
 
 @route("/")
 def overview() -> Response:
     """Show the clock, the next jobs, counts, and the latest events."""
-    with page_context().runner.reading() as tx:
+    with site.reading() as tx:
         jobs, latest = scheduled_jobs.upcoming(tx, _ROWS), outbox.timeline(tx, _ROWS, None).items
         counted = {
             "customers": select(func.count()).select_from(tables.customer),
@@ -105,11 +96,11 @@ def overview() -> Response:
             "subscriptions": select(func.count()).select_from(tables.subscription),
             "faults": select(func.count()).select_from(tables.fault),
         }
-        return render(
+        return site.render(
             "overview.html",
             jobs=jobs,
             names=subject_names(tx, [job.subject_id for job in jobs]),
-            counts={name: tx.connection.scalars(query).one() for name, query in counted.items()},
+            counts={name: tx.scalars(query).one() for name, query in counted.items()},
             states=outbox.count_states(tx),
             latest=latest,
             told=_timeline_texts(tx, latest),
@@ -119,26 +110,22 @@ def overview() -> Response:
 @route("/demo", "POST")
 def fill_with_demo() -> Response:
     """Create the demo's customers, contracts and meters, and send its usage."""
-    runner = page_context().runner
-    created = seed_demo_data(runner.send, runner.service.clock.now())
+    created = seed_demo_data(site.send, site.service.clock.now())
     done = "The demo's data is there: move the clock to see its invoices."
-    return redirect_to(url_for(".overview"), done if created else "The demo's data was there already.")
+    return site.redirect_to(url_for(".overview"), done if created else "The demo's data was there already.")
 
 
 @route("/webhooks")
 def webhooks() -> Response:
     """Show each address with its subscriptions."""
-    runner = page_context().runner
-    with runner.reading() as tx:
-        addresses = _addresses(tx)
-        states = outbox.count_states(tx)
-    return render(
-        "webhooks.html",
-        addresses=addresses,
-        states=states,
-        types=sorted(EVENT_TYPES),
-        allow_private=runner.service.options.allow_private,
-    )
+    with site.reading() as tx:
+        return site.render(
+            "webhooks.html",
+            addresses=_addresses(tx),
+            states=outbox.count_states(tx),
+            types=sorted(EVENT_TYPES),
+            allow_private=tx.options.allow_private,
+        )
 
 
 def _addresses(tx: Transaction) -> dict[str, list[Row[Any]]]:
@@ -155,20 +142,21 @@ def subscribe() -> Response:
     body = {"callbackUrl": request.form.get("url", "").strip()}
     try:
         for event_type in EVENT_TYPES:
-            page_context().runner.run("POST /webhook", {**body, "eventType": event_type})
+            site.run("POST /webhook", {**body, "eventType": event_type})
     except SandboxError as error:
-        return redirect_to(url_for(".webhooks"), error_sentence(error), good=False)
+        return site.redirect_to(url_for(".webhooks"), error_sentence(error), good=False)
     done = f"The address is subscribed to all {len(EVENT_TYPES)} types of events."
-    return redirect_to(url_for(".webhooks"), done)
+    return site.redirect_to(url_for(".webhooks"), done)
 
 
 @route("/webhooks/end", "POST")
 def end_address() -> Response:
     """End all subscriptions of an address."""
-    runner, url = page_context().runner, request.form.get("url", "")
-    with runner.reading() as tx:
-        ids = [row.id for row in _addresses(tx).get(url, ())]
+    with site.reading() as tx:
+        ids = [row.id for row in _addresses(tx).get(request.form.get("url", ""), ())]
     for subscription_id in ids:
-        runner.run("DELETE /_sandbox/subscriptions/{subscriptionId}", subscriptionId=subscription_id)
+        site.run("DELETE /_sandbox/subscriptions/{subscriptionId}", subscriptionId=subscription_id)
     ended = "1 subscription is" if len(ids) == 1 else f"{len(ids):,} subscriptions are"
-    return redirect_to(url_for(".webhooks"), f"{ended} ended, and their pending deliveries are cancelled.")
+    return site.redirect_to(
+        url_for(".webhooks"), f"{ended} ended, and their pending deliveries are cancelled."
+    )

@@ -6,9 +6,10 @@ A field is named by its place in the request, as `creditGrant.grantAmount` or `e
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Literal
 
 from billhook.errors import InvalidJSON
@@ -104,10 +105,10 @@ class _Builder:
     ) -> FormField:
         plain = self._resolved(schema)
         examples = schema.get("examples") or [""]
-        about = {"hint": schema.get("description", ""), "required": required, "example": as_text(examples[0])}
+        about = {"hint": schema.get("description", ""), "example": as_text(examples[0])}
         if "properties" in plain:
             parts = self.parts(plain, value, f"{place}.", required=required)
-            return FormField(place, name, "object", parts=parts, **{**about, "required": False})
+            return FormField(place, name, "object", parts=parts, **about)
         entry = self._resolved(plain.get("items", {}))
         if "properties" in entry:
             entries = list(value.values()) if isinstance(value, dict) else value or [{}] * required
@@ -118,7 +119,7 @@ class _Builder:
                 )
                 for number, one in enumerate(entries if isinstance(entries, list) else [])
             ]  # fmt: skip
-            return FormField(place, name, "list", parts=made, **{**about, "required": False})
+            return FormField(place, name, "list", parts=made, **about)
         kind = _KINDS.get(plain.get("type", ""), "json")
         options = [(each, each) for each in plain.get("enum", ())] or self.options_of(name)
         if kind == "boolean":
@@ -126,7 +127,7 @@ class _Builder:
         text = as_text(value)
         if options and text and text not in dict(options):
             options = [*options, (text, text)]
-        return FormField(place, name, kind, text=text, options=options, **about)
+        return FormField(place, name, kind, text=text, options=options, required=required, **about)
 
     def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the schema that a field has where it is not null, without references."""
@@ -143,9 +144,14 @@ def as_text(value: object) -> str:
     return indented_json(strict_json.dumps(value).decode())
 
 
-def nest(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a form by their places: `a.b` is `b` in the object `a`; without empty ones."""
-    found: dict[str, Any] = {}
+def nest(
+    fields: Iterable[tuple[str, Any]], begun: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the fields of a form by their places: `a.b` is `b` in the object `a`; without empty ones.
+
+    They are added to those that are `begun`, in which the entries of a list are objects by their number.
+    """
+    found = dict(begun)
     for place, value in fields:
         content = value.strip().replace("\r\n", "\n") if isinstance(value, str) else value
         *outer, name = place.split(".")
@@ -158,15 +164,6 @@ def nest(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         if isinstance(there, dict):
             there[name] = content
     return found
-
-
-def texts_of(fields: Iterable[FormField]) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each field that has no parts."""
-    for field in fields:
-        if field.kind in ("object", "list"):
-            yield from texts_of(field.parts)
-        else:
-            yield field.place, field.text
 
 
 def read_fields(fields: Iterable[FormField]) -> dict[str, Any]:
@@ -210,10 +207,10 @@ def begin(tx: Transaction, key: str, event_type: str) -> dict[str, Any]:
     match key:
         case "POST /contracts":
             sold = {"catalogProductId": product, **PRICES["per unit"]}
-            return {"name": "Contract", "startDate": now, "currency": "USD", "products": [sold]}
+            return {"name": "Contract", "startDate": now, "currency": "USD", "products": {"0": sold}}
         case "POST /_sandbox/customers":
             contact = {"name": "Ada Byron", "email": "ada@acme.example", "receiveInvoiceEmail": True}
-            return {"name": "Acme Ltd", "currency": "USD", "contacts": [contact]}
+            return {"name": "Acme Ltd", "currency": "USD", "contacts": {"0": contact}}
         case "POST /_sandbox/meters":
             counted = {"eventName": "calls", "aggregationMethod": "sum", "property": "units"}
             return {"name": "calls", **counted, "catalogProductId": product}
@@ -222,11 +219,11 @@ def begin(tx: Transaction, key: str, event_type: str) -> dict[str, Any]:
             name, data = (
                 ("calls", {}) if meter is None else (meter.event_name, {meter.property or "units": 1})
             )
-            return {"events": [{"name": name, "timestamp": now, "ref": secrets.token_hex(6), "data": data}]}
+            event = {"name": name, "timestamp": now, "ref": secrets.token_hex(6), "data": data}
+            return {"events": {"0": event}}
         case "POST /credits/top-up":
-            return {
-                "creditGrant": {**STARTER_GRANT, "name": "Top-up", "price": 100, "creditProductId": credit}
-            }
+            topped = {"name": "Top-up", "price": 100, "creditProductId": credit}
+            return {"creditGrant": {**STARTER_GRANT, **topped}}
         case "POST /measurements":
             return {"usageDate": {"year": tx.now.year, "month": tx.now.month, "day": tx.now.day}}
         case "POST /_sandbox/trigger/{eventType}" if event_type in EVENT_TYPES:

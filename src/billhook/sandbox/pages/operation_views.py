@@ -18,15 +18,8 @@ from billhook.fields import strict_json
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Operation
 from billhook.sandbox.pages import forms
-from billhook.sandbox.pages.context import (
-    error_sentence,
-    own_address,
-    page_context,
-    redirect_to,
-    render,
-    route,
-)
-from billhook.sandbox.pages.forms import OTHER, FormField, as_text, make_fields, nest, read_fields, texts_of
+from billhook.sandbox.pages.context import error_sentence, own_address, route, site
+from billhook.sandbox.pages.forms import OTHER, FormField, as_text, make_fields, nest, read_fields
 from billhook.sandbox.pages.texts import options_for
 
 OWN_FIELDS = frozenset({"add", "back", "csrf_token", "operation", "shape", "show"})
@@ -56,20 +49,19 @@ def call() -> Response:
     """Show the form of an operation, with an example and the values of the address."""
     operation = _asked()
     given = [(name, text) for name, text in request.args.items() if name not in OWN_FIELDS]
-    with page_context().runner.reading() as tx:
+    with site.reading() as tx:
         begun = forms.begin(tx, operation.key, request.args.get("eventType", ""))
-        texts = texts_of(make_fields(operation, begun, lambda _: ()))
-        fields = make_fields(operation, nest([*texts, *given]), options_for(tx))
+        fields = make_fields(operation, nest(given, begun), options_for(tx))
     return _page(operation, fields)
 
 
 @route("/call", "POST")
 def run_call() -> Response:
     """Run an operation with the form's fields, and lead to what it made; or show the form again."""
-    operation, runner = _asked(), page_context().runner
+    operation = _asked()
     given = [(name, text) for name, text in request.form.items() if name not in OWN_FIELDS]
     added: list[tuple[str, Any]] = [(f"{place}.new", {}) for place in request.form.getlist("add")]
-    with runner.reading() as tx:
+    with site.reading() as tx:
         fields = make_fields(operation, nest([*given, *added]), options_for(tx))
     if added or "show" in request.form:
         return _page(operation, fields)
@@ -77,10 +69,10 @@ def run_call() -> Response:
         path, body = _split(operation, read_fields(fields))
         if OTHER in body:
             raise invalid_request("the other fields are not a JSON object", OTHER)
-        result = runner.run(operation.key, body, **path)
+        result = site.run(operation.key, body, **path)
     except SandboxError as error:
         if "back" in request.form:
-            return redirect_to(_back(), error_sentence(error), good=False)
+            return site.redirect_to(_back(), error_sentence(error), good=False)
         # Not a redirect: what was typed is shown again.
         return _page(operation, fields, error.status, problem=error_sentence(error))
     raw = b"{}" if result is None else result if isinstance(result, bytes) else result.to_response()
@@ -88,17 +80,17 @@ def run_call() -> Response:
     if not (operation.writes or "back" in request.form) or document.get("invalidEvents"):
         return _page(operation, fields, result=as_text(document))
     # A moment for the deliveries, so that the next page usually shows their answers.
-    runner.deliver()
+    site.deliver()
     # Lists are told by their length.
     words = {name: len(value) if isinstance(value, list) else value for name, value in document.items()}
     done = _DONE.get(operation.key, "Done: {summary}.")
     told = done.format_map({"summary": _summary(operation), **path, **words})
-    return redirect_to(_page_of(document) or _back(), told)
+    return site.redirect_to(_page_of(document) or _back(), told)
 
 
 def _asked() -> Operation:
     """Return the operation that the address names; 404 without one, or if it deals with secrets."""
-    operation = page_context().runner.operations.get(request.args.get("operation", ""))
+    operation = site.operations.get(request.args.get("operation", ""))
     if operation is None or not is_offered(operation):
         raise NotFound("There is no form for such an operation.")
     return operation
@@ -127,7 +119,7 @@ def _page(
     problem: str | None = None,
     result: str | None = None,
 ) -> Response:
-    return render(
+    return site.render(
         "call.html",
         status,
         key=operation.key,
@@ -142,7 +134,7 @@ def _page(
 
 
 def _summary(operation: Operation) -> str:
-    return page_context().runner.summary(operation.key) or operation.key
+    return site.summary(operation.key) or operation.key
 
 
 def _page_of(document: Mapping[str, Any]) -> str | None:
@@ -161,7 +153,7 @@ def _back() -> str:
 
 def commands(calls: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
     """Return the commands that run operations as buttons do: pairs of an operation's key and its values."""
-    operations = page_context().runner.operations
+    operations = site.operations
     read = [
         (operations[key], read_fields(make_fields(operations[key], values, lambda _: ())))
         for key, values in calls
@@ -192,7 +184,7 @@ def reference() -> Response:
     find = request.args.get("find", "").strip()[:100]
     words = find.lower().split()
     shown = []
-    for group in page_context().runner.groups:
+    for group in site.groups:
         every = [(one, _summary(one), is_offered(one)) for one in group.operations]
         found = [
             each
@@ -201,4 +193,4 @@ def reference() -> Response:
         ]
         if found:
             shown.append((group, found))
-    return render("reference.html", groups=shown, find=find)
+    return site.render("reference.html", groups=shown, find=find)

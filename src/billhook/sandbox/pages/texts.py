@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 
 from billhook.events import EVENT_TYPES
 from billhook.fields import strict_json
@@ -18,11 +18,10 @@ from billhook.sandbox.billing.credit_grants import CREDIT_PRODUCTS
 from billhook.sandbox.billing.customers import CUSTOMERS
 from billhook.sandbox.billing.invoices import INVOICES
 from billhook.sandbox.billing.meters import METERS
-from billhook.sandbox.pages.context import page_context
+from billhook.sandbox.pages.context import site
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables import credit_lot, credit_pool
-from billhook.sandbox.webhooks.outbox import EventTrace
 
 _CHARACTERS = 40
 """An amount that is longer is shown with an exponent."""
@@ -141,7 +140,7 @@ def described_cause(cause: str) -> CauseText:
     kind, _, subject = cause.partition(" ")
     if kind in JOB_TEXTS:
         return CauseText(JOB_TEXTS[kind], subject, is_job=True)
-    summary = page_context().runner.summary(cause)
+    summary = site.summary(cause)
     return CauseText(cause, "") if summary is None else CauseText(summary, cause)
 
 
@@ -193,7 +192,7 @@ def subject_names(tx: Transaction, ids: Iterable[object]) -> dict[str, str]:
     """Return {id: name} of those that are ids of customers, contracts, invoices, products or credits."""
     wanted = {one for one in ids if isinstance(one, str)}
     lots = select(credit_lot.c.id, credit_pool.c.customer_id).select_from(credit_lot).join(credit_pool)
-    rows = tx.connection.execute(lots.where(credit_lot.c.id.in_(wanted)))
+    rows = tx.execute(lots.where(credit_lot.c.id.in_(wanted)))
     owners = {row.id: row.customer_id for row in rows}
     customers = customer_names(tx, {*wanted, *owners.values()})
     names = {lot_id: f"credits of {customers[owner]}" for lot_id, owner in owners.items()}
@@ -212,7 +211,7 @@ def _invoice_names(tx: Transaction, ids: Iterable[str]) -> dict[str, str]:
     }
 
 
-def event_sentences(tx: Transaction, events: Sequence[EventTrace]) -> dict[str, str]:
+def event_sentences(tx: Transaction, events: Sequence[Row[Any]]) -> dict[str, str]:
     """Return a sentence for each event, by the event's id."""
     bodies = {one.id: _fields(one.body) for one in events}
     names = subject_names(tx, [value for fields in bodies.values() for value in fields.values()])

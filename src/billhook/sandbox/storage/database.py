@@ -14,30 +14,16 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    NullPool,
-    Table,
-    create_engine,
-    create_mock_engine,
-    delete,
-    event,
-    insert,
-    inspect,
-    literal,
-    select,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from billhook.errors import ConfigError
 from billhook.fields import strict_json
@@ -56,41 +42,41 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(10)}"
 
 
-@dataclass(slots=True)
 class Transaction:
-    """A database transaction with the time at which all of its changes happen."""
+    """A database transaction with the time at which all of its changes happen.
 
-    connection: Connection
-    now: datetime
-    """The sandbox clock's time, constant throughout the transaction."""
-    real_now: datetime
-    """The machine's time, by which deliveries are signed and retried."""
-    options: SandboxOptions
-    cause: str = "start"
-    """What runs in it, as the log of events notes it: method and path of an operation, or a job and its
-    subject."""
-    enqueued: bool = False
-    """True if deliveries became due: the sender is woken up after the commit."""
-    scheduled: bool = False
-    """True if a job was scheduled: the scheduler is woken up after the commit."""
+    `now` is the sandbox clock's time, constant throughout the transaction; `real_now` is the machine's, by
+    which deliveries are signed and retried.
+    """
 
-    def any(self, table: Table, *where: ColumnElement[bool]) -> bool:
+    def __init__(
+        self, connection: sa.Connection, now: datetime, real_now: datetime, options: SandboxOptions
+    ) -> None:
+        self.connection, self.now, self.real_now, self.options = connection, now, real_now, options
+        self.execute, self.scalar, self.scalars = connection.execute, connection.scalar, connection.scalars
+        # What runs in it, as the log of events notes it: method and path of an operation, or a job and its
+        # subject.
+        self.cause = "start"
+        # True if deliveries became due, or a job was scheduled: who waits for them is woken after the commit.
+        self.enqueued = self.scheduled = False
+
+    def any(self, table: sa.Table, *where: sa.ColumnElement[bool]) -> bool:
         """Return whether the table has a row that matches."""
-        query = select(literal(1)).select_from(table).where(*where).limit(1)
-        return self.connection.execute(query).first() is not None
+        query = sa.select(sa.literal(1)).select_from(table).where(*where).limit(1)
+        return self.execute(query).first() is not None
 
     def setting(self, name: str) -> Any:
         """Return the value stored under `name`, with all its digits; None if there is none."""
-        text = self.connection.scalar(select(setting.c.value).where(setting.c.name == name))
+        text = self.scalar(sa.select(setting.c.value).where(setting.c.name == name))
         return None if text is None else strict_json.loads(text.encode())
 
     def store_setting(self, name: str, value: object) -> None:
         """Store `value` under `name`, as JSON, replacing another; None deletes it."""
         if value is None:
-            self.connection.execute(delete(setting).where(setting.c.name == name))
+            self.execute(sa.delete(setting).where(setting.c.name == name))
         else:
             text = strict_json.dumps(value).decode()
-            self.connection.execute(insert(setting).prefix_with("OR REPLACE").values(name=name, value=text))
+            self.execute(sa.insert(setting).prefix_with("OR REPLACE").values(name=name, value=text))
 
 
 def _lock(path: Path) -> int:
@@ -123,29 +109,29 @@ def opening() -> Iterator[None]:
         raise ConfigError(f"the sandbox's database cannot be opened: {' '.join(str(why).split())}") from None
 
 
-def open_engine(url: str) -> Engine:
+def open_engine(url: str) -> sa.Engine:
     """Return an engine for the URL; ConfigError if it cannot be opened or holds other tables.
 
     A database with other tables is left unchanged, and nothing is written beside it.
     """
     parsed = parsed_url(url)
-    more: dict[str, Any] = {
-        "hide_parameters": True,
-        "connect_args": {"timeout": 30, "check_same_thread": False},
-    }
     with opening():
-        # Checked on a connection without the listeners below, which would write beside the file.
         try:
-            engine = create_engine(parsed, **more)
+            connect_args = {"timeout": 30, "check_same_thread": False}
+            engine = sa.create_engine(parsed, hide_parameters=True, connect_args=connect_args)
             # Readable by its owner only: it holds keys.
             with suppress(FileExistsError):
                 file_of(parsed).touch(mode=0o600, exist_ok=False)
-            with create_engine(parsed, poolclass=NullPool, **more).connect() as connection:
-                _is_empty(connection)
+            # Checked on a connection without the listeners below, which would write beside the file.
+            try:
+                with engine.connect() as connection:
+                    _is_empty(connection)
+            finally:
+                engine.dispose()
         except (ArgumentError, TypeError, ValueError) as error:
             raise ConfigError(f"the sandbox's database URL cannot be used: {error}") from None
-    event.listen(engine, "connect", _on_connect)
-    event.listen(engine, "begin", _on_begin)
+    sa.event.listen(engine, "connect", _on_connect)
+    sa.event.listen(engine, "begin", _on_begin)
     return engine
 
 
@@ -179,15 +165,15 @@ def _on_connect(connection: Any, _: object) -> None:
     connection.create_function("number_text", 1, number_text, deterministic=True)
 
 
-def _on_begin(connection: Connection) -> None:
+def _on_begin(connection: sa.Connection) -> None:
     # BEGIN IMMEDIATE locks at once: a read transaction that is upgraded later may fail with SQLITE_BUSY.
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _is_empty(connection: Connection) -> bool:
+def _is_empty(connection: sa.Connection) -> bool:
     """Return True if there are no tables; ConfigError if they are not those of this version."""
-    if not inspect(connection).get_table_names():
+    if not sa.inspect(connection).get_table_names():
         return True
     if connection.exec_driver_sql("PRAGMA application_id").scalar() != _APPLICATION_ID:
         raise ConfigError(
@@ -208,13 +194,9 @@ def _version() -> int:
 @cache
 def _ddl() -> Sequence[str]:
     """Return the statements that create the tables and their indexes."""
-    statements: list[str] = []
-    dialect = sqlite.dialect()
-    noting = create_mock_engine(
-        "sqlite://", lambda ddl, *_: statements.append(str(ddl.compile(dialect=dialect)))
-    )
-    metadata.create_all(noting, checkfirst=False)
-    return statements
+    tables, form = metadata.sorted_tables, sqlite.dialect()
+    indexes = [CreateIndex(index).compile(dialect=form) for table in tables for index in table.indexes]
+    return [*(str(CreateTable(table).compile(dialect=form)) for table in tables), *map(str, indexes)]
 
 
 class Service:
@@ -262,7 +244,7 @@ class Service:
         self._after_commit(tx)
 
     @contextmanager
-    def _connection(self, *, writes: bool) -> Iterator[Connection]:
+    def _connection(self, *, writes: bool) -> Iterator[sa.Connection]:
         with self._engine.connect().execution_options(writes=writes) as connection, connection.begin():
             yield connection
 

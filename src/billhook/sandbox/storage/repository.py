@@ -63,14 +63,14 @@ def fetch_page(
     order, name = (*before, seq), seq.table.name
     # Without the cursor: the total is the same on each page.
     counted = query.with_only_columns(func.count(), maintain_column_froms=True)
-    total = tx.connection.scalars(counted).one()
+    total = tx.scalars(counted).one()
     if cursor is not None:
         place, last_place = tuple_(*order), tuple_(*_place(cursor, name, len(order)))
         query = query.where(place < last_place if newest_first else place > last_place)
     places = [column.label(f"place_{number}") for number, column in enumerate(order)]
     # One row more than shown: it tells whether there is another page.
     ordered = [column.desc() for column in order] if newest_first else order
-    rows = tx.connection.execute(query.add_columns(*places).order_by(*ordered).limit(limit + 1)).all()
+    rows = tx.execute(query.add_columns(*places).order_by(*ordered).limit(limit + 1)).all()
     shown = list(rows[:limit])
     last = shown[-1][-len(order) :] if len(rows) > limit else None
     return ListPage(shown, total, None if last is None else _cursor(name, last))
@@ -155,15 +155,9 @@ class Repository(Generic[R]):
         self, tx: Transaction, data: Mapping[str, Any], *, resource_id: str | None = None, **columns: Any
     ) -> R:
         """Store a new resource with the wire's fields `data`; `columns` are values of the other columns."""
-        body = {
-            **{name: value for name, value in data.items() if value is not None},
-            "id": resource_id or new_id(self._prefix),
-            "createdAt": tx.now,
-            "updatedAt": tx.now,
-        }
-        # Through JSON, so that the result equals the resource that is read back later.
-        stored = self._model.from_wire(strict_json.loads(strict_json.dumps(body)))
-        tx.connection.execute(insert(self.table).values(**self._columns(stored), **columns))
+        fields = {"id": resource_id or new_id(self._prefix), "createdAt": tx.now, "updatedAt": tx.now}
+        stored = self._as_read({**data, **fields})
+        tx.execute(insert(self.table).values(**self._columns(stored), **columns))
         return stored
 
     def check_external_id(self, tx: Transaction, external_id: str | None) -> None:
@@ -186,30 +180,29 @@ class Repository(Generic[R]):
 
     def first(self, tx: Transaction, *where: ColumnElement[bool]) -> R | None:
         """Return the oldest resource that matches; None if there is none."""
-        row = tx.connection.execute(
-            select(self.table.c.body).where(*where).order_by(self.table.c.seq).limit(1)
-        ).first()
+        row = tx.execute(self._bodies(*where).order_by(self.table.c.seq).limit(1)).first()
         return None if row is None else self.read(row)
 
     def all(self, tx: Transaction, *where: ColumnElement[bool]) -> list[R]:
         """Return all resources that match, oldest first."""
-        rows = tx.connection.execute(select(self.table.c.body).where(*where).order_by(self.table.c.seq))
-        return [self.read(row) for row in rows]
+        return [self.read(row) for row in tx.execute(self._bodies(*where).order_by(self.table.c.seq))]
 
     def change(self, tx: Transaction, stored: R, changes: Mapping[str, Any], **columns: Any) -> R:
         """Store `stored` with `changes`, the wire's fields; a None deletes its field.
 
         The id and the times in `changes` are ignored, so a client may send back the object that it got.
         """
-        body = to_document(stored)
         # After the changes, so that these win.
         kept = {"id": stored.id, "createdAt": stored.created_at, "updatedAt": tx.now}
-        body = {**body, **changes, **kept}
-        body = {name: value for name, value in body.items() if value is not None}
-        changed = self._model.from_wire(strict_json.loads(strict_json.dumps(body)))
+        changed = self._as_read({**to_document(stored), **changes, **kept})
         which = self.table.c.id == stored.id
-        tx.connection.execute(update(self.table).where(which).values(**self._columns(changed), **columns))
+        tx.execute(update(self.table).where(which).values(**self._columns(changed), **columns))
         return changed
+
+    def _as_read(self, body: Mapping[str, Any]) -> R:
+        """Return the resource with these fields as it will be read back; a None is no field."""
+        given = {name: value for name, value in body.items() if value is not None}
+        return self._model.from_wire(strict_json.loads(strict_json.dumps(given)))
 
     def _columns(self, stored: R) -> dict[str, Any]:
         names = self.table.c.keys() & self._model.model_fields.keys()
@@ -217,15 +210,17 @@ class Repository(Generic[R]):
 
     def page(self, tx: Transaction, query: PageQuery, *where: ColumnElement[bool]) -> ListPage[R]:
         """Return the page of the resources that match, oldest first, that a request's query asks for."""
-        found = select(self.table.c.body).where(*where)
-        return requested_page(tx, query, found, self.table.c.seq).of(self.read)
+        return requested_page(tx, query, self._bodies(*where), self.table.c.seq).of(self.read)
 
     def newest(
         self, tx: Transaction, limit: int, cursor: str | None = None, *where: ColumnElement[bool]
     ) -> ListPage[R]:
         """Return at most `limit` resources that match, after `cursor`, newest first."""
-        found = select(self.table.c.body).where(*where)
+        found = self._bodies(*where)
         return fetch_page(tx, found, limit, cursor, self.table.c.seq, newest_first=True).of(self.read)
+
+    def _bodies(self, *where: ColumnElement[bool]) -> Select[Any]:
+        return select(self.table.c.body).where(*where)
 
     def read(self, row: Row[Any]) -> R:
         """Return the resource of a row that has a `body`."""

@@ -49,18 +49,18 @@ def clear(tx: Transaction, kind: str | None) -> None:
     """Delete all faults, or those of one kind; deliveries that they hold become due."""
     if kind in (None, FaultKind.REORDER):
         values = {"held": False, "due_at": tx.real_now}
-        released = tx.connection.execute(update(delivery).where(delivery.c.held).values(**values)).rowcount
+        released = tx.execute(update(delivery).where(delivery.c.held).values(**values)).rowcount
         tx.enqueued = tx.enqueued or released > 0
     removed = select(fault.c.id) if kind is None else select(fault.c.id).where(fault.c.kind == kind)
-    tx.connection.execute(delete(applied_fault).where(applied_fault.c.fault_id.in_(removed)))
-    tx.connection.execute(delete(fault).where(fault.c.id.in_(removed)))
+    tx.execute(delete(applied_fault).where(applied_fault.c.fault_id.in_(removed)))
+    tx.execute(delete(fault).where(fault.c.id.in_(removed)))
 
 
 def decide(tx: Transaction, found: Sequence[Row[Any]]) -> list[tuple[Row[Any], FaultKind | None]]:
     """Return the deliveries to send now, each with its fault or None; others are delayed or held."""
-    faults = tx.connection.execute(select(fault).order_by(fault.c.seq)).all()
+    faults = tx.execute(select(fault).order_by(fault.c.seq)).all()
     of_found = applied_fault.c.delivery_id.in_([due.id for due in found])
-    rows = tx.connection.execute(select(applied_fault).where(of_found))
+    rows = tx.execute(select(applied_fault).where(of_found))
     struck = {(row.delivery_id, row.fault_id) for row in rows}
     # Counted here as well: one call decides for several deliveries.
     left = {one.id: one.times - one.struck for one in faults if one.times is not None}
@@ -92,8 +92,8 @@ def _fits(tx: Transaction, one: Row[Any], due: Row[Any]) -> bool:
 
 def _struck_by(tx: Transaction, one: Row[Any], due: Row[Any]) -> FaultKind:
     kind = FaultKind(one.kind)
-    tx.connection.execute(insert(applied_fault).values(delivery_id=due.id, fault_id=one.id))
-    tx.connection.execute(update(fault).where(fault.c.id == one.id).values(struck=fault.c.struck + 1))
+    tx.execute(insert(applied_fault).values(delivery_id=due.id, fault_id=one.id))
+    tx.execute(update(fault).where(fault.c.id == one.id).values(struck=fault.c.struck + 1))
     if kind in TIMED:
         before = delivery.c.held_up_by
         values = {
@@ -101,5 +101,5 @@ def _struck_by(tx: Transaction, one: Row[Any], due: Row[Any]) -> FaultKind:
             "held": kind == FaultKind.REORDER,
             "held_up_by": case((before.is_(None), kind.value), else_=before + f", {kind}"),
         }
-        tx.connection.execute(update(delivery).where(delivery.c.id == due.id).values(**values))
+        tx.execute(update(delivery).where(delivery.c.id == due.id).values(**values))
     return kind

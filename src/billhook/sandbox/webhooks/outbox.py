@@ -35,7 +35,7 @@ def raise_event(tx: Transaction, event: Event, *, only: Collection[str] | None =
     Returns the event's id. Source: spec, "Events".
     """
     event_id = new_id("evt")
-    number = tx.connection.scalar(
+    number = tx.scalar(
         insert(raised_event)
         .values(id=event_id, event_type=event.type, body=event.to_json(), raised_at=tx.now, cause=tx.cause)
         .returning(raised_event.c.seq)
@@ -47,7 +47,7 @@ def raise_event(tx: Transaction, event: Event, *, only: Collection[str] | None =
     )
     if only is not None:
         subscribed = subscribed.where(subscription.c.id.in_(only))
-    for subscription_id, callback_url in tx.connection.execute(subscribed).all():
+    for subscription_id, callback_url in tx.execute(subscribed).all():
         enqueue(tx, event_id, subscription_id, callback_url)
     return event_id
 
@@ -55,7 +55,7 @@ def raise_event(tx: Transaction, event: Event, *, only: Collection[str] | None =
 def enqueue(tx: Transaction, event_id: str, subscription_id: str, url: str) -> str:
     """Store a delivery of the event, due now. Returns the delivery's id."""
     delivery_id = new_id("dlv")
-    tx.connection.execute(
+    tx.execute(
         insert(delivery).values(
             id=delivery_id, raised_id=event_id, subscription_id=subscription_id, url=url,
             state="pending", due_at=tx.real_now,
@@ -84,9 +84,9 @@ def find_due(tx: Transaction, most: int, most_each: int, in_progress: Mapping[st
         # Twice as many as can start: some of them may be in progress.
         .limit(2 * most_each)
     )
-    for url in tx.connection.scalars(urls):
+    for url in tx.scalars(urls):
         if busy[destination(url)] < most_each:
-            found += tx.connection.execute(of_url.where(delivery.c.url == url))
+            found += tx.execute(of_url.where(delivery.c.url == url))
     chosen: list[Row[Any]] = []
     for due in sorted(found, key=lambda one: (one.due_at, one.seq)):
         to = destination(due.url)
@@ -99,23 +99,23 @@ def find_due(tx: Transaction, most: int, most_each: int, in_progress: Mapping[st
 def next_due_at(tx: Transaction) -> datetime | None:
     """Return when the next delivery falls due that is not due now, by the machine's time."""
     query = select(func.min(delivery.c.due_at)).where(delivery.c.due_at > tx.real_now)
-    return tx.connection.execute(query).scalar()
+    return tx.execute(query).scalar()
 
 
 def count_due(tx: Transaction) -> int:
     """Return the number of deliveries that are due now, with those in progress."""
     query = select(func.count()).select_from(delivery).where(delivery.c.due_at <= tx.real_now)
-    return tx.connection.scalars(query).one()
+    return tx.scalars(query).one()
 
 
 def settle(tx: Transaction, due: Row[Any], made: Sequence[Mapping[str, Any]]) -> None:
     """Store the attempts and the delivery's new state; schedule a retry unless one succeeded."""
     counted = select(func.count()).select_from(attempt).where(attempt.c.delivery_id == due.id)
-    before = tx.connection.scalars(counted).one()
+    before = tx.scalars(counted).one()
     for number, one in enumerate(made, before + 1):
         faults = ", ".join(filter(None, [due.held_up_by, one["fault"]])) or None
         columns = {**one, "delivery_id": due.id, "number": number, "fault": faults}
-        tx.connection.execute(insert(attempt).values(**columns))
+        tx.execute(insert(attempt).values(**columns))
     schedule = tx.options.retry_seconds
     state, due_at = "failed", None
     if any(one["error"] is None for one in made):
@@ -127,13 +127,13 @@ def settle(tx: Transaction, due: Row[Any], made: Sequence[Mapping[str, Any]]) ->
         seconds = schedule[due.attempts] * generator.uniform(1 - JITTER, 1 + JITTER)
         state, due_at = "pending", tx.real_now + timedelta(seconds=seconds)
     # A delivery that was cancelled during the attempt stays cancelled.
-    tx.connection.execute(
+    tx.execute(
         update(delivery)
         .where(delivery.c.id == due.id, delivery.c.state == "pending")
         .values(state=state, due_at=due_at, attempts=due.attempts + 1, held=False, held_up_by=None)
     )
     # The fault `reorder` holds a delivery until a later one to the same URL was attempted.
-    tx.connection.execute(
+    tx.execute(
         update(delivery)
         .where(delivery.c.held, delivery.c.url == due.url, delivery.c.seq < due.seq)
         .values(held=False, due_at=tx.real_now)
@@ -155,9 +155,9 @@ def _prune_events(tx: Transaction, newest: int) -> None:
     deliveries = select(delivery.c.id).where(delivery.c.raised_id.in_(events))
     # Children first: their foreign keys refer to the deliveries.
     for table in (attempt, applied_fault):
-        tx.connection.execute(delete(table).where(table.c.delivery_id.in_(deliveries)))
-    tx.connection.execute(delete(delivery).where(delivery.c.raised_id.in_(events)))
-    tx.connection.execute(delete(raised_event).where(raised_event.c.id.in_(events)))
+        tx.execute(delete(table).where(table.c.delivery_id.in_(deliveries)))
+    tx.execute(delete(delivery).where(delivery.c.raised_id.in_(events)))
+    tx.execute(delete(raised_event).where(raised_event.c.id.in_(events)))
 
 
 def check_event_type(name: str | None) -> None:
@@ -171,7 +171,7 @@ def subscribe(
 ) -> str:
     """Return the id of the subscription with this URL, type and thresholds; create it if there is none."""
     thresholds = {"threshold": threshold, "recurring_threshold": recurring_threshold}
-    there = tx.connection.execute(
+    there = tx.execute(
         select(subscription).where(
             subscription.c.callback_url == url, subscription.c.event_type == event_type
         )
@@ -180,7 +180,7 @@ def subscribe(
         if (row.threshold, row.recurring_threshold) == (threshold, recurring_threshold):
             return str(row.id)
     subscription_id = new_id("sub")
-    tx.connection.execute(
+    tx.execute(
         insert(subscription).values(
             id=subscription_id, callback_url=url, event_type=event_type, created_at=tx.now, **thresholds
         )
@@ -197,9 +197,9 @@ def ping_subscription(tx: Transaction, subscription_id: str, url: str) -> tuple[
 
 def cancel_subscription(tx: Transaction, subscription_id: str) -> None:
     """Delete the subscription and cancel its pending deliveries; the others stay in the log."""
-    tx.connection.execute(delete(subscription).where(subscription.c.id == subscription_id))
+    tx.execute(delete(subscription).where(subscription.c.id == subscription_id))
     # An attempt in progress ends as it will: `settle` leaves the state cancelled.
-    tx.connection.execute(
+    tx.execute(
         update(delivery)
         .where(delivery.c.subscription_id == subscription_id, delivery.c.state == "pending")
         .values(state="cancelled", due_at=None, held=False)
@@ -210,14 +210,14 @@ def attempts_of(tx: Transaction, delivery_ids: Sequence[str]) -> dict[str, list[
     """Return the attempts of each delivery, in the order in which they ended."""
     found: dict[str, list[Row[Any]]] = {delivery_id: [] for delivery_id in delivery_ids}
     query = select(attempt).where(attempt.c.delivery_id.in_(found)).order_by(attempt.c.seq)
-    for row in tx.connection.execute(query):
+    for row in tx.execute(query):
         found[row.delivery_id].append(row)
     return found
 
 
 def send_again(tx: Transaction, delivery_id: str) -> None:
     """Make a delivery due now, under the same id, with the whole schedule of retries."""
-    tx.connection.execute(
+    tx.execute(
         update(delivery)
         .where(delivery.c.id == delivery_id)
         # attempts=0 restarts the schedule; the log still numbers its attempts on.
@@ -235,24 +235,12 @@ class DeliveryTrace:
 
 
 @dataclass(frozen=True, slots=True)
-class EventTrace:
-    """An event with its deliveries, oldest first. `raised_at` is the sandbox's time."""
-
-    id: str
-    event_type: str
-    raised_at: datetime
-    cause: str
-    body: bytes
-    deliveries: Sequence[DeliveryTrace]
-
-
-@dataclass(frozen=True, slots=True)
 class EventGroup:
     """The events that one cause, an operation or a job, raised at the same time, oldest first."""
 
     cause: str
     at: datetime
-    events: Sequence[EventTrace]
+    events: Sequence[Row[Any]]
 
 
 def timeline(
@@ -265,37 +253,26 @@ def timeline(
     page = fetch_page(
         tx, select(raised_event).where(*where), limit, cursor, raised_event.c.seq, newest_first=True
     )
-    traces = _traces(tx, page.items)
     groups = [
         EventGroup(cause, at, list(events)[::-1])
-        for (cause, at), events in groupby(traces, key=lambda one: (one.cause, one.raised_at))
+        for (cause, at), events in groupby(page.items, key=lambda one: (one.cause, one.raised_at))
     ]
     return ListPage(groups, page.total, page.next_cursor)
-
-
-def event_trace(tx: Transaction, event_id: str) -> EventTrace | None:
-    """Return an event; None if there is no such event."""
-    rows = tx.connection.execute(select(raised_event).where(raised_event.c.id == event_id)).all()
-    return next(iter(_traces(tx, rows)), None)
 
 
 def count_states(tx: Transaction) -> dict[str, int]:
     """Return the number of deliveries in each state that has some."""
     query = select(delivery.c.state, func.count()).group_by(delivery.c.state).order_by(delivery.c.state)
-    return {row[0]: row[1] for row in tx.connection.execute(query)}
+    return {row[0]: row[1] for row in tx.execute(query)}
 
 
-def _traces(tx: Transaction, rows: Sequence[Row[Any]]) -> list[EventTrace]:
+def deliveries_of(tx: Transaction, event_ids: Sequence[str]) -> dict[str, list[DeliveryTrace]]:
+    """Return the deliveries of each event, oldest first."""
     # One query for the deliveries of all events, and one for the attempts of all deliveries.
-    found: dict[str, list[Row[Any]]] = {row.id: [] for row in rows}
+    found: dict[str, list[DeliveryTrace]] = {event_id: [] for event_id in event_ids}
     query = select(delivery).where(delivery.c.raised_id.in_(found)).order_by(delivery.c.seq)
-    for one in tx.connection.execute(query):
-        found[one.raised_id].append(one)
-    attempts = attempts_of(tx, [one.id for each in found.values() for one in each])
-    return [
-        EventTrace(
-            row.id, row.event_type, row.raised_at, row.cause, row.body,
-            [DeliveryTrace(one, attempts[one.id]) for one in found[row.id]],
-        )
-        for row in rows
-    ]  # fmt: skip
+    rows = tx.execute(query).all()
+    attempts = attempts_of(tx, [row.id for row in rows])
+    for row in rows:
+        found[row.raised_id].append(DeliveryTrace(row, attempts[row.id]))
+    return found

@@ -38,6 +38,7 @@ MAX_PER_DESTINATION = 4
 MIN_WAIT_SECONDS = 0.05
 FLUSH_POLL_SECONDS = 0.01
 ERROR_PAUSE_SECONDS = 1.0
+_HEADERS = {"Content-Type": "application/json", "User-Agent": "billhook-sandbox"}
 logger = logging.getLogger("billhook.sandbox")
 
 
@@ -179,11 +180,7 @@ class Sender:
         }
 
     async def _post(self, due: Row[Any], headers: dict[str, str], fault: FaultKind | None) -> PostResult:
-        more = {
-            "Content-Type": "application/json",
-            "User-Agent": "billhook-sandbox",
-            "X-Webhook-Type": due.event_type,
-        }
+        headers = {**_HEADERS, "X-Webhook-Type": due.event_type, **headers}
         body = bytearray(due.body)
         if fault is FaultKind.CORRUPT:
             # Seeded by the delivery, so that a repeated run corrupts the same bit.
@@ -192,7 +189,7 @@ class Sender:
             return PostResult(problem=FailureReason.LOST)
         options = self._service.options
         result = await post(
-            due.url, {**more, **headers}, bytes(body),
+            due.url, headers, bytes(body),
             timeout_seconds=options.delivery_timeout_seconds, allow_private=options.allow_private,
         )  # fmt: skip
         if fault in SPOILING and result.problem is None:
