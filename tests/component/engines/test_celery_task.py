@@ -135,28 +135,6 @@ def approved(shop, number):
     return shop.deliver(APPROVED.replace(b"09:30", b"09:3%d" % number), "InvoiceApproved")
 
 
-def test_ordered_runs_execute_in_order_of_receipt_for_any_message_order(shop):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(InvoiceApproved, name="ordered", ordered_by="invoice_id")
-    def ordered(event):
-        calls.append(event.date.minute)
-
-    one = shop(handlers)
-    ids = [approved(one, number) for number in range(3)]
-
-    one.executor.execute(ids[2])
-    assert calls == []  # not its turn; but who is before it is published for
-    assert set(one.published) == set(ids[:2])
-    one.executor.execute(ids[0])
-    assert ids[1] in one.published[2:]  # its turn came with the end of the first
-    one.executor.execute(ids[1])
-    one.executor.execute(one.published[-1])
-
-    assert calls == [30, 31, 32]
-    assert states(one.app) == ["done"] * 3
-
-
 def test_what_is_planned_along_with_an_ordered_delivery_is_left_to_its_own_message(shop):
     handlers, calls = Handlers(), []
     handlers.on(InvoiceApproved, name="ordered", ordered_by="invoice_id")(noted(calls, "ordered"))

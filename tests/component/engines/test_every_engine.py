@@ -16,7 +16,7 @@ from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTe
 from billhook.extension import get_state
 from billhook.inbox.deliveries import is_busy
 from support.apps import inbox_at
-from support.engines import celery_engine, noting, runs, states, status_changed
+from support.engines import celery_engine, noting, plan_and_claim, runs, states, status_changed
 from support.inbox_view import column, incoming, not_called_again, rows
 from support.processes import until
 
@@ -54,14 +54,10 @@ class Engine:
         else:
             self.store(key, "InvoicePaymentStatusChanged", status_changed())
 
-    def claim_and_die(self, delivery_id, times):
+    def claim_and_die(self, times):
         """Plan a run and lose it with so many workers, whose leases are over."""
-        with self.inbox.transaction("planner") as transaction:
-            planned = self.state.dispatcher.plan(self.inbox.received(1))
-            transaction.plan([one.plan for one in planned], self.now)
         for number in range(times):
-            with self.inbox.transaction(f"dies-{number}") as transaction:
-                assert len(transaction.claim(1, self.now, self.now, only=delivery_id)) == 1
+            assert len(plan_and_claim(self.app, f"dies-{number}", self.now, most=1, lease_seconds=0)) == 1
 
     def handle(self):
         """Have what is due handled, until nothing is."""
@@ -252,7 +248,8 @@ def test_a_handler_at_its_limit_is_called_for_every_delivery_all_the_same(engine
 def test_a_run_that_takes_so_many_workers_along(engine, times, called, end):
     calls = []
     engine.shop(noting(calls, retry=[0]), lease_seconds=6)  # it is due again after a sixth of that
-    engine.claim_and_die(engine.store("m"), times=times)
+    engine.store("m")
+    engine.claim_and_die(times)
 
     engine.handle()
 

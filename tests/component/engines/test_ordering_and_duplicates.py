@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from datetime import timedelta
 
 import pytest
 
@@ -17,7 +16,7 @@ from billhook.extension import get_state
 from billhook.handlers import ConnectedHandlers, connect
 from billhook.inbox import RunOptions, StoredDelivery
 from support.apps import deliver, inbox_at
-from support.engines import runs, states, status_changed
+from support.engines import plan_and_claim, runs, states, status_changed
 from support.inbox_view import incoming, rows
 from support.processes import until
 
@@ -144,6 +143,7 @@ def test_after_the_window_the_same_is_handled_again(known, clock):
 # --- a fresh and a stale report of one run --------------------------------------------------------
 
 
+@pytest.mark.usefixtures("inbox_url")
 def test_only_the_result_with_the_current_token_is_signalled(shop, observe, clock, caplog):
     handlers = Handlers()
     handlers.on(PingTest, name="h", retry=[])(lambda event: 1 / 0)
@@ -151,10 +151,7 @@ def test_only_the_result_with_the_current_token_is_signalled(shop, observe, cloc
     app_state = get_state(app)
     app_state.inbox.put(incoming("m1"))
     now = clock.now()
-    with app_state.inbox.transaction("w") as transaction:
-        transaction.plan([one.plan for one in app_state.dispatcher.plan(app_state.inbox.received(1))], now)
-        (stale,) = transaction.claim(1, now, now)
-        (fresh,) = transaction.claim(1, now, now + timedelta(seconds=30))
+    (stale,), (fresh,) = (plan_and_claim(app, "w", now, lease_seconds=seconds) for seconds in (0, 30))
     reports = [app_state.dispatcher.crashed(stale, OSError()), app_state.dispatcher.attempt(fresh)]
     told = observe(app, "handler_dead", "handler_retrying")
 
@@ -176,9 +173,7 @@ def test_the_result_of_an_ordered_run_says_so_whatever_it_is(shop, clock, ordere
     app = shop(handlers)
     state, now = get_state(app), clock.now()
     state.inbox.put(incoming("m1", event_type="InvoicePaymentStatusChanged", body=status_changed()))
-    with state.inbox.transaction("w") as transaction:
-        transaction.plan([one.plan for one in state.dispatcher.plan(state.inbox.received(1))], now)
-        (claim,) = transaction.claim(1, now, now)
+    (claim,) = plan_and_claim(app, "w", now)
 
     results = [
         state.dispatcher.attempt(claim).run_result,

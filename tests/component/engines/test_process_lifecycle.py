@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import threading
 import time
-from contextlib import suppress
 
 import pytest
 
@@ -24,7 +22,7 @@ from support.apps import deliver, inbox_at
 from support.engines import states
 from support.inbox_view import incoming, open_inbox, rows
 from support.next_release import next_release
-from support.processes import until
+from support.processes import few_descriptors, until
 
 # --- forked children ------------------------------------------------------------------------------
 
@@ -79,21 +77,10 @@ def test_five_failures_in_a_row_for_want_of_descriptors_are_enough(errors, exhau
 
 
 def test_a_process_that_has_a_few_left_cannot_open_its_inbox():
-    found, kept = DescriptorMonitor(), []
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
-    try:
-        with suppress(OSError):
-            while True:
-                kept.append(os.open(os.devnull, os.O_RDONLY))
-        for _ in range(8):
-            os.close(kept.pop())
+    found = DescriptorMonitor()
+    with few_descriptors(8):
         for _ in range(5):
             found.record(InboxUnavailable("unable to open database file"))
-    finally:
-        for descriptor in kept:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     assert found.exhausted
 

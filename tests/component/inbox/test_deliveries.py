@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,13 +15,12 @@ import pytest
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.inbox import Deliveries, DeliveryFilter, Inbox, searches
 from billhook.inbox import deliveries as deliveries_module
-from billhook.inbox.deliveries import NewIds, page, search_bound
+from billhook.inbox.deliveries import NewIds, search_bound
 from billhook.inbox.schema import delivery
 from billhook.inbox.sqlite.waker import FifoWaker
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows
 from support.postgres import only_sqlite
 from support.processes import until
-from support.query_plans import fill, query_plans
 from support.timeouts import scaled
 
 
@@ -162,18 +160,6 @@ def test_a_search_is_bounded_to_the_newest_of_what_else_is_selected(inbox):
     searched = replace(selection, from_id=bound.from_id)
     assert keys(Deliveries(inbox).find(searched)) == ["m5", "m3"]
     assert search_bound(inbox, replace(selection, event_type="Overage"), 2) == (0, None, None)
-
-
-@pytest.mark.parametrize("state", ["dead", "quarantined", "received", "retrying"])
-def test_the_few_in_a_state_are_found_by_an_index_beside_many(inbox, where, state):
-    fill(where, 20_000)
-    inbox.put(incoming("k"))
-    change(where, "ANALYZE")
-
-    used = "\n".join(query_plans(inbox, lambda: page(inbox, DeliveryFilter(state=state), 10)))
-
-    assert re.search("delivery_(?:failed|received|unfinished)_idx|run_claim_idx", used)
-    assert not re.search(r"Seq Scan on delivery|SCAN delivery\b(?! USING)", used), used
 
 
 def test_an_inbox_is_opened_by_its_url(inbox, inbox_url):

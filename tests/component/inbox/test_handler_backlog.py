@@ -30,13 +30,6 @@ def backlogs(inbox, seconds=0):
     return {one.name: one for one in read_overview(inbox, at(seconds)).handler_backlogs}
 
 
-def test_without_unfinished_and_dead_runs_there_is_nothing(inbox):
-    put(inbox, "k", "h")
-    settle(inbox, claim(inbox, 1))
-
-    assert backlogs(inbox) == {}
-
-
 def test_each_state_is_counted_by_handler(inbox):
     put(inbox, "dead", "h")
     settle(inbox, claim(inbox, 1), RunState.DEAD)

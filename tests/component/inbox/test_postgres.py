@@ -23,7 +23,6 @@ from billhook.inbox.postgres import database as module
 from billhook.inbox.postgres import driver
 from billhook.inbox.revision import REVISION
 from billhook.program import install_command
-from support.apps import deliver, make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value
 from support.postgres import with_options
 from support.processes import in_children, until
@@ -357,19 +356,6 @@ def test_an_unreachable_server_raises_one_line_without_the_password():
         assert "hunter2" not in f"{caught.value!r} {caught.value}"
         assert "\n" not in str(caught.value)
     inbox.close()
-
-
-def test_an_app_with_an_unreachable_server_starts_and_answers_503(tmp_path, caplog):
-    url = f"postgresql+psycopg://me:hunter2hunter2@127.0.0.1:{closed_port()}/billing"
-
-    app = make_app(tmp_path, BILLHOOK_INBOX_URL=url)
-    answer = deliver(app)
-    app.extensions["billhook"].close()
-
-    assert "Connection refused" in caplog.text
-    assert "deliveries get 503 until it recovers" in caplog.text
-    assert answer.status_code == 503
-    assert "hunter2" not in caplog.text
 
 
 def test_the_password_is_in_no_text_of_the_inbox_nor_in_its_log(url, caplog):

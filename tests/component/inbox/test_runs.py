@@ -50,13 +50,6 @@ def test_a_plan_makes_one_due_run_for_each_handler(inbox, where):
     ]
 
 
-def test_a_delivery_without_handlers_is_done(inbox, where):
-    planned(inbox)
-
-    assert delivery_state(where) == "done"
-    assert runs(where) == []
-
-
 def test_an_unreadable_delivery_is_quarantined_with_its_error(inbox, where):
     ids = [inbox.put(incoming(key)).delivery_id for key in "abc"]
 
@@ -85,22 +78,6 @@ def test_no_plans_are_no_work(inbox):
         assert transaction.release([], NOON) is None
 
 
-def test_a_failed_transaction_changes_nothing(inbox, where):
-    delivery_id = inbox.put(incoming("k")).delivery_id
-
-    def fail():
-        with inbox.transaction(OWNER) as transaction:
-            transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
-            raise KeyError("in mid-turn")
-
-    with pytest.raises(KeyError, match="in mid-turn"):
-        fail()
-
-    assert delivery_state(where) == "received"
-    assert runs(where) == []
-    assert inbox.put(incoming("after")).status == "accepted"
-
-
 # --- claim ----------------------------------------------------------------------------------------
 
 
@@ -116,13 +93,6 @@ def test_an_attempt_is_counted_when_it_is_claimed(inbox, where):
     assert runs(where, "state, attempts, token, worker, due_at") == [
         ("running", 1, before + 1, OWNER, "2026-01-15 12:00:30.000000")
     ]
-
-
-def test_a_leased_run_is_not_claimed_by_others(inbox):
-    planned(inbox, "a")
-    claim(inbox)
-
-    assert claim(inbox, seconds=29.9, owner="another") == []
 
 
 @pytest.mark.parametrize(("seconds", "only_first"), [(30, False), (60, True)])
@@ -161,15 +131,6 @@ def test_claim_returns_the_longest_due_up_to_the_limit(inbox):
     first, second = claim(inbox, 3), claim(inbox, 3)
 
     assert [one.delivery.key for one in first + second] == ["k0", "k1", "k2", "k3", "k4"]
-
-
-def test_claim_can_be_limited_to_one_delivery(inbox):
-    planned(inbox, "a", key="k0")
-    wanted = planned(inbox, "a", "b", key="k1")
-
-    claimed = claim(inbox, only=wanted)
-
-    assert [(one.delivery.key, one.handler) for one in claimed] == [("k1", "a"), ("k1", "b")]
 
 
 def test_a_run_lost_in_a_queue_is_no_attempt_and_a_started_one_is(inbox, where):

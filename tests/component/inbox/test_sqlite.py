@@ -20,16 +20,11 @@ from billhook.inbox.sqlite.driver import FORK_GUARD
 from billhook.inbox.sqlite.library import sqlite3
 from support.apps import make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
-from support.processes import run_command
+from support.processes import limited, run_command
 from support.sqlite_libraries import using
 from support.templates import new_inbox
 
 FRAME_BYTES = 4096 + 24
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "billhook.db"
 
 
 @pytest.fixture
@@ -153,17 +148,13 @@ def test_a_lock_that_cannot_be_opened_is_a_failure_of_storage_until_it_can(inbox
 
 
 def test_a_disk_without_room_is_a_failure_of_storage_and_costs_no_descriptor(inbox, path):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     descriptors = []
 
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    try:
+    with limited(resource.RLIMIT_FSIZE, 0):
         for _ in range(10):
             with pytest.raises(InboxUnavailable, match=r"billhook\.db failed: "):
                 inbox.check_writable()
             descriptors.append(len(list(Path("/dev/fd").iterdir())))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
     assert descriptors[-1] == descriptors[1]
     inbox.check_writable()
