@@ -16,7 +16,7 @@ from billhook.errors import InboxUnavailable
 from billhook.events import InvoiceApproved, PingTest
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
-from support.engines import celery_engine, plan_and_claim, runs, states
+from support.engines import celery_engine, handling, plan_and_claim, runs, states
 from support.inbox_view import change, value
 from support.processes import in_children, until
 from support.signing import APPROVED
@@ -61,9 +61,8 @@ def noted(calls, name, error=None):
 
 
 def test_a_second_message_and_one_for_no_delivery_do_nothing(shop):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(noted(calls, "h"))
-    one = shop(handlers)
+    calls = []
+    one = shop(handling(noted(calls, "h"), name="h"))
     delivery_id = one.deliver()
 
     for each in (delivery_id, delivery_id, delivery_id + 1):
@@ -89,9 +88,8 @@ def test_a_message_executes_one_run_and_publishes_the_delivery_for_the_others(sh
 
 @pytest.mark.parametrize("failures", [1, 2])
 def test_a_message_is_tried_twice_where_the_inbox_is_unavailable(shop, monkeypatch, caplog, failures):
-    calls, handlers = [], Handlers()
-    handlers.on(PingTest, name="note")(noted(calls, "note"))
-    made = shop(handlers)
+    calls = []
+    made = shop(handling(noted(calls, "note"), name="note"))
     delivery_id = made.deliver()
     left = iter(range(failures))
     poll = made.inbox.poll
@@ -214,9 +212,7 @@ def test_the_lease_of_a_slow_handler_is_renewed_also_after_a_storage_failure(sho
 
 
 def test_a_forked_child_has_threads_of_its_own_for_handlers(shop):
-    handlers = Handlers()
-    handlers.on(PingTest, name="h", timeout_seconds=20)(lambda event: None)
-    one = shop(handlers)
+    one = shop(handling(lambda event: None, name="h", timeout_seconds=20))
     one.executor.execute(one.deliver())
     delivery_id = one.deliver()
     one.inbox.close()

@@ -17,6 +17,7 @@ from billhook.inbox.deliveries import is_busy
 from support.apps import deliver, inbox_at
 from support.engines import (
     celery_engine,
+    handling,
     inbox_of,
     noting,
     plan_and_claim,
@@ -53,9 +54,8 @@ class Together:
 
 @pytest.mark.parametrize("options", [{"at_most": 3}, {}], ids=["limited", "control"])
 def test_so_many_runs_are_under_way_at_once_over_several_workers(running, options):
-    handlers, calls = Handlers(), Together(0.01 if options else 30)
-    handlers.on(PingTest, name="slow", **options)(calls)
-    app = running(handlers, count=3, threads=4, BILLHOOK_LEASE_SECONDS=30)
+    calls = Together(0.01 if options else 30)
+    app = running(handling(calls, name="slow", **options), count=3, threads=4, BILLHOOK_LEASE_SECONDS=30)
     send(app, 30)
 
     until(lambda: calls.calls == 30, 60)
@@ -285,9 +285,7 @@ def test_nothing_is_busy_while_runs_wait_for_a_later_start(stored_only, clock):
 
 def claimable(stored_only, options):
     """The deliveries whose runs a worker may claim as it plans them, of one that is stored."""
-    handlers = Handlers()
-    handlers.on(InvoicePaymentStatusChanged, name="note", **options)(lambda event: None)
-    app = stored_only(handlers)
+    app = stored_only(handling(lambda event: None, InvoicePaymentStatusChanged, name="note", **options))
     if not inbox_of(app)[0].received(1):
         deliver(app, status_changed(), "InvoicePaymentStatusChanged")
     dispatcher, stored = get_state(app).dispatcher, inbox_of(app)[0].received(10)
