@@ -31,38 +31,6 @@ from support.processes import until
 # --- at most so many at once --------------------------------------------------------------------------
 
 
-class Together:
-    """A handler that records how many of its calls are under way at once; more than three end early."""
-
-    def __init__(self, seconds):
-        self.most = self.now = self.calls = 0
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._enough = threading.Event()
-
-    def __call__(self, event):
-        with self._lock:
-            self.now += 1
-            self.calls += 1
-            self.most = max(self.most, self.now)
-            if self.most > 3:
-                self._enough.set()
-        self._enough.wait(self._seconds)
-        with self._lock:
-            self.now -= 1
-
-
-@pytest.mark.parametrize("options", [{"at_most": 3}, {}], ids=["limited", "control"])
-def test_so_many_runs_are_under_way_at_once_over_several_workers(running, options):
-    calls = Together(0.01 if options else 30)
-    app = running(handling(calls, name="slow", **options), count=3, threads=4, BILLHOOK_LEASE_SECONDS=30)
-    send(app, 30)
-
-    until(lambda: calls.calls == 30, 60)
-
-    assert (1 <= calls.most <= 3) is bool(options)
-
-
 @pytest.mark.usefixtures("inbox_url")
 def test_a_run_lost_with_its_worker_frees_its_place_after_its_lease(stored_only, clock):
     calls = []
@@ -146,29 +114,6 @@ def test_celery_publishes_what_the_claim_of_a_suspect_releases(stored_only, cloc
 
 
 # --- so many in a time --------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("inbox_url")
-def test_the_longest_waiting_starts_first_at_a_limit_of_runs_at_once(stored_only):
-    calls = []
-    app = stored_only(noting(calls, at_most=1))
-    state = get_state(app)
-    inbox, now = inbox_of(app)
-    limits = state.dispatcher.limits
-
-    send(app, 1)
-    (first,) = plan_and_claim(app, "a worker", now)
-    send(app, 2, first=2)
-    assert plan_and_claim(app, "another", now) == []
-    attempt = state.dispatcher.attempt(first)
-    send(app, 1, first=4)
-    planned = state.dispatcher.plan(inbox.received(10))
-    with inbox.transaction("a worker", limits) as transaction:
-        transaction.plan([one.plan for one in planned], now)
-        transaction.settle([attempt.run_result])
-        (second,) = transaction.claim(10, now, now + timedelta(seconds=60))
-
-    assert second.delivery.key == "PingTest-2"
 
 
 def test_a_run_that_ends_does_not_put_off_the_next_start(stored_only, clock):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from dataclasses import replace
 from itertools import islice, product
 
@@ -13,6 +12,7 @@ from billhook.inbox import Inbox, NewDelivery, PutStatus
 from billhook.inbox.ingest import FIRST, StoredVariant, choose_variant, ingest
 from billhook.inbox.operations import discard
 from support.inbox_view import NOON, change, column, rows, value
+from support.processes import in_children
 
 A, D, C, S = PutStatus.ACCEPTED, PutStatus.DUPLICATE, PutStatus.CONFLICT, PutStatus.SURPLUS
 
@@ -236,31 +236,18 @@ def test_a_first_row_deleted_during_the_lookup_is_replaced(inbox, where):
     assert rows(where, "SELECT variant, state, error FROM delivery") == [("", "received", None)]
 
 
-def _put_from_another_process(url, kinds, barrier, found):
-    inbox = Inbox(url)
-    barrier.wait(60)
-    found.put([str(inbox.put(sent(kind, body), 30).status) for kind, body in kinds])
-    inbox.close()
-
-
 @pytest.mark.slow
 def test_from_three_processes_every_type_is_stored_once(inbox_url, where):
     kinds = list(product([*islice(EVENT_TYPES, 6), "Odd", ""], [b"{}", b"[1]"]))
-    fresh = multiprocessing.get_context("spawn")
-    barrier, found = fresh.Barrier(3), fresh.Queue()
-    processes = [
-        fresh.Process(
-            target=_put_from_another_process, args=(inbox_url, kinds[n:] + kinds[:n], barrier, found)
-        )
-        for n in range(3)
-    ]
-    for process in processes:
-        process.start()
 
-    verdicts = [status for _ in processes for status in found.get(timeout=90)]
+    def put(number):
+        inbox = Inbox(inbox_url)
+        told = [inbox.put(sent(*kind), 30).status for kind in kinds[number:] + kinds[:number]]
+        inbox.close()
+        return " ".join(told).encode()
 
-    for process in processes:
-        process.join(30)
+    verdicts = b" ".join(in_children(3, put)).decode().split()
+
     stored = rows(where, "SELECT event_type, body FROM delivery")
     assert sorted(stored) == sorted(kinds)
     # What names no type is "untyped" or a conflict, as its key had a first one already or not.

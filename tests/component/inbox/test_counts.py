@@ -359,16 +359,6 @@ def test_refusals_are_written_together_some_time_later(inbox, where, monkeypatch
     until(lambda: rows(where, query) == [("mismatch", 1000), ("stale", 1)])
 
 
-def test_a_flood_of_refusals_costs_one_transaction_in_its_time():
-    written = []
-    buffered = BufferedCounts(written.append, every_seconds=60)
-
-    refuse(buffered, number=50_000)
-    buffered.close()
-
-    assert [len(counts) for counts in written] == [1]
-
-
 @only_sqlite
 def test_refusals_are_written_when_the_process_ends(inbox, where):
     refuse(inbox._counts, number=3)

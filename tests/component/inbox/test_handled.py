@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from billhook.inbox import DeliveryFilter, RunState
 from billhook.inbox.deliveries import details, page
 from support.inbox_view import change, open_inbox
-from support.query_plans import fill, query_plans
 from support.runs import at, claim, planned, settle
 
 
@@ -91,22 +88,3 @@ def test_a_release_selects_what_its_attempts_ended(where):
     (run,) = shown["failed then"].runs
     assert (run.release, run.failures[0].release, run.worker) == ("1.1", "1.0", "host:1")
     assert [one.release for one in shown["well"].runs] == ["1.0"]
-
-
-def test_it_is_found_by_the_indexes_of_both_times_beside_many(inbox, where):
-    fill(where, 20_000)
-    put(inbox, "k", 0, "book")
-    settle(inbox, claim(inbox, 1, 0), RunState.DEAD, 1)
-    change(
-        where,
-        "INSERT INTO failure (run_id, attempt, failed_at, error) "
-        "SELECT id, 1, '2026-01-01 00:00:00.000000', 'e' FROM run WHERE handler = 'h0'",
-    )
-    change(where, "ANALYZE")
-    at_the_time = DeliveryFilter(handled_since=at(0), handled_until=at(2))
-
-    used = "\n".join(query_plans(inbox, lambda: page(inbox, at_the_time, 10)))
-
-    assert "run_finished_at_idx" in used
-    assert "failure_failed_at_idx" in used
-    assert not re.search(r"Seq Scan on (?:delivery|run|failure)|SCAN (?:delivery|run|failure)\b", used), used

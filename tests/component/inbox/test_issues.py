@@ -337,48 +337,24 @@ def test_a_lost_worker_and_an_interrupted_run(inbox, where):
     assert column(where, "SELECT fingerprint FROM failure") == [None, None]
 
 
-def test_an_erased_deliverys_issues_lose_their_reasons_whatever_became_of_it_since(inbox):
-    dead = fail(inbox, "k1")
-    unreadable = quarantine(inbox, "k2", "no plan: Acme")
-    update_issues(inbox, NOON + MINUTE)
-    for one in list_issues(inbox):
-        change_issue(inbox, one.id, IssueState.RESOLVED, NOON + MINUTE, who="ada", why="Acme called")
-    replay(inbox, [dead], NOON + MINUTE)
-    succeed(inbox, dead, NOON + HOUR)
-    discard(inbox, [unreadable], "why", NOON + HOUR)
-
-    erase(inbox, [dead, unreadable], NOON + HOUR)
-
-    assert len(list_issues(inbox)) == 2
-    assert {one.why for one in list_issues(inbox)} == {None}
-    assert "Acme" not in "".join(one.title for one in list_issues(inbox))
-
-
-def test_erasing_a_delivery_clears_the_texts_of_its_issues(inbox):
+@pytest.mark.parametrize("is_over", [False, True])
+def test_erasing_a_delivery_clears_the_texts_of_its_issues_whatever_became_of_it_since(inbox, is_over):
     erased = [fail(inbox, "a", error="ValueError: Acme has no plan"), quarantine(inbox, "q", "for: Acme")]
     fail(inbox, "other", group="another bug", error="KeyError: Beta")
     update_issues(inbox, NOON + MINUTE)
+    state = IssueState.RESOLVED if is_over else IssueState.ACKNOWLEDGED
     for one in list_issues(inbox):
-        change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, NOON + MINUTE, who="ada", why="Acme called")
-    erase(inbox, erased, NOON + 2 * MINUTE)
+        change_issue(inbox, one.id, state, NOON + MINUTE, who="ada", why="Acme called")
+    if is_over:
+        replay(inbox, erased[:1], NOON + MINUTE)
+        succeed(inbox, erased[0], NOON + HOUR)
+        discard(inbox, erased[1:], "why", NOON + HOUR)
 
-    shown = {one.title: one.why for one in list_issues(inbox)}
-    assert shown["ValueError"] is None
-    assert shown["quarantined"] is None
-    assert shown["KeyError: Beta"] == "Acme called"  # the control: of a delivery that is not erased
+    erase(inbox, erased, NOON + HOUR)
 
-
-def test_an_issue_whose_failures_were_pruned_is_resolved(inbox):
-    fail(inbox, "a", state=RunState.DISCARDED)
-    assert update_issues(inbox, NOON) == 0  # a discarded run has no failure
-    delivery_id = fail(inbox, "b")
-    update_issues(inbox, NOON + MINUTE)
-    erase(inbox, [delivery_id], NOON + 2 * MINUTE)
-
-    update_issues(inbox, NOON + 3 * MINUTE)
-
-    assert only(inbox).state is IssueState.RESOLVED
-    assert list(failing_delivery_ids(inbox, only(inbox))) == []
+    # The control: of a delivery that is not erased.
+    shown = {"ValueError": None, "quarantined": None, "KeyError: Beta": "Acme called"}
+    assert {one.title: one.why for one in list_issues(inbox)} == shown
 
 
 def test_an_issue_whose_last_failure_was_pruned_keeps_no_text(inbox):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import defaultdict
+from contextlib import nullcontext
 from datetime import timedelta
 
 import pytest
@@ -411,34 +412,22 @@ def test_without_its_lock_a_check_fails(inbox, where, meanwhile, monkeypatch, ch
         check(inbox, where, meanwhile)
 
 
-def test_the_second_of_two_planners_waits_for_the_first(inbox, where, meanwhile):
-    one, two, three = (put(inbox, name) for name in "abc")
-    plans = [RunPlan(delivery_id, ("h",), options=ordered("k")) for delivery_id in (one, two, three)]
-    planned_here = []
-
-    meanwhile(
-        lambda transaction: planned_here.append(transaction.plan(plans[:1], NOON)),
-        lambda transaction: planned_here.append(transaction.plan(plans, at(1))),
-    )
-
-    assert planned_here == [[one], [two, three]]
-    assert states(where) == ["due", "waiting", "waiting"]
-
-
-def test_deliveries_of_a_failed_planner_are_planned_by_another(inbox, where, meanwhile):
-    ids = [put(inbox, name) for name in "ab"]
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_second_of_two_planners_plans_what_the_first_has_not_committed(inbox, where, meanwhile, fails):
+    ids = [put(inbox, name) for name in "abc"]
     plans = [RunPlan(delivery_id, ("h",), options=ordered("k")) for delivery_id in ids]
     planned_here = []
 
-    def fails(transaction):
-        transaction.plan(plans[:1], NOON)
-        raise KeyError
+    def first(transaction):
+        planned_here.append(transaction.plan(plans[:1], NOON))
+        if fails:
+            raise KeyError
 
-    with pytest.raises(KeyError):
-        meanwhile(fails, lambda transaction: planned_here.append(transaction.plan(plans, at(1))))
+    with pytest.raises(KeyError) if fails else nullcontext():
+        meanwhile(first, lambda transaction: planned_here.append(transaction.plan(plans, at(1))))
 
-    assert planned_here == [ids]
-    assert states(where) == ["due", "waiting"]
+    assert planned_here == [ids[:1], ids if fails else ids[1:]]
+    assert states(where) == ["due", "waiting", "waiting"]
 
 
 def crossing(inbox, first, lock):

@@ -12,7 +12,7 @@ import pytest
 from billhook.engines.worker import Wakeup
 from billhook.inbox.postgres import database
 from billhook.inbox.postgres import waker as module
-from support.inbox_view import change, hang_up, open_inbox, rows
+from support.inbox_view import change, end_sessions, hang_up, open_inbox
 from support.postgres import fresh_schema, with_options
 from support.processes import few_descriptors, repeated, until
 from support.proxy import proxied
@@ -47,30 +47,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.2)
 
 
-def hang_up_all(url):
-    """The server ends the wakers' sessions; returns when these are gone, not when there are no others."""
-    sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = ?"
-    ended = rows(url, sessions, NAME)
-    for (pid,) in ended:
-        rows(url, "SELECT pg_terminate_backend(?)", pid)
-    until(lambda: set(ended).isdisjoint(rows(url, sessions, NAME)))
-
-
 # --- notified, or not -----------------------------------------------------------------------------
-
-
-def test_many_notifications_are_one_wake_up_or_a_few(wakers):
-    listener, sender = wakers
-    listener.fileno()
-
-    for _ in range(500):
-        sender.wake()
-    heard = 0
-    while listener.wait(0.2):
-        heard += 1
-
-    assert 1 <= heard <= 500
-    assert listener.wait(0) is False
 
 
 def test_an_inbox_notifies_only_its_own_workers_in_a_shared_database(wakers, postgres_server):
@@ -97,7 +74,7 @@ def test_a_connection_that_the_server_ended_is_an_error_once_and_opened_again(wa
     sender.wake()
     assert listener.wait(5) is True
     time.sleep(0.3)  # it is older than the pause
-    hang_up_all(url)
+    end_sessions(url, NAME)
 
     def wait():
         for _ in range(3):  # the goodbye is read before the end
@@ -195,7 +172,7 @@ def test_a_terminated_connection_ends_the_wait_and_the_next_wait_has_a_new_one(i
     wakeup = Wakeup(inboxes[0])
     wakeup.clear()
     time.sleep(0.3)
-    hang_up_all(url)
+    end_sessions(url, NAME)
 
     started = time.monotonic()
     wakeup.wait(10)

@@ -106,16 +106,6 @@ def test_leases_that_have_ended_expire_and_no_others(inbox, where, seconds, only
     assert runs(where, "state") == [("due",), ("running",)]
 
 
-def test_a_lease_that_ran_out_is_claimed_again_with_a_greater_token(inbox, where):
-    planned(inbox, "a")
-    tokens = [claim(inbox, seconds=31 * n)[0].token for n in range(4)]
-
-    assert [token - tokens[0] for token in tokens] == [0, 1, 2, 3]
-    assert runs(where, "attempts") == [(4,)]
-    assert column(where, "SELECT attempt FROM failure ORDER BY id") == [1, 2, 3]
-    assert "worker died" in column(where, "SELECT error FROM failure")[0]
-
-
 def test_a_run_is_not_claimed_before_its_time(inbox):
     planned(inbox, "a")
     (first,) = claim(inbox)

@@ -92,18 +92,6 @@ def test_an_issue_is_told_once_however_often_it_happens(inbox, clock, made, hook
     assert "Acme" not in "".join(hook.bodies + hook.titles)
 
 
-@pytest.mark.parametrize("minutes", [0, 61])
-def test_a_bug_and_the_runs_that_die_of_it_are_one_issue_and_one_message(inbox, clock, made, hook, minutes):
-    fail_and_look(inbox, clock, "a", state=RunState.DUE if minutes else RunState.DEAD)
-    made.send_due()
-    clock.advance(seconds=60 * minutes)
-    fail_and_look(inbox, clock, "b", state=RunState.DEAD)
-    made.send_due()
-
-    assert [one.state for one in list_issues(inbox)] == [IssueState.OPEN]
-    assert hook.titles == ["[billhook] warning: shop.book fails: ValueError"]
-
-
 def test_it_is_told_again_when_it_opens_again_and_when_all_is_well(inbox, clock, made, hook):
     fail_and_look(inbox, clock, "a")
     made.send_due()
