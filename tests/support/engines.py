@@ -14,6 +14,13 @@ from support.apps import deliver, inbox_at
 from support.inbox_view import column, rows
 
 
+def handling(function, *event_types, **options):
+    """Return handlers of which there is one, for a PingTest unless other types are named."""
+    handlers = Handlers()
+    handlers.on(*(event_types or (PingTest,)), **options)(function)
+    return handlers
+
+
 def noting(calls, failing=(), event_type=PingTest, **options):
     """Return handlers that note each key, and fail while the number of calls is in `failing`."""
     handlers = Handlers()

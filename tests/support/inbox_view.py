@@ -18,6 +18,7 @@ from billhook.errors import InboxUnavailable
 from billhook.inbox import Inbox, NewDelivery
 from billhook.inbox.sqlite.library import sqlite3
 from support.postgres import libpq
+from support.processes import until
 from support.signing import PING
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
@@ -151,6 +152,19 @@ def upgraded(url: str) -> str:
     inbox.upgrade()
     inbox.close()
     return url
+
+
+def end_sessions(url: str, name: str) -> int:
+    """Have the server end the sessions of this name in the database; returns how many there were.
+
+    Those that were ended are gone then; others may be opened meanwhile.
+    """
+    sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = ? AND datname = current_database()"
+    ended = column(url, sessions, name)
+    for pid in ended:
+        rows(url, "SELECT pg_terminate_backend(CAST(? AS integer))", pid)
+    until(lambda: set(ended).isdisjoint(column(url, sessions, name)))
+    return len(ended)
 
 
 class Foreigner:

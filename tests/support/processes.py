@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -103,6 +104,48 @@ def together(count: int, work: Callable[[int], Any]) -> list[Any]:
     for thread in threads:
         thread.join()
     return results
+
+
+def repeated(seconds: float, *acts: Callable[[], object]) -> list[Exception]:
+    """What goes wrong while each act is repeated in a thread of its own for so many seconds."""
+    errors: list[Exception] = []
+    end = time.monotonic() + seconds
+
+    def repeat(act: Callable[[], object]) -> None:
+        while time.monotonic() < end:
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001 - the caller asserts on it
+                errors.append(error)
+
+    together(len(acts), lambda number: repeat(acts[number]))
+    return errors
+
+
+@contextlib.contextmanager
+def limited(which: int, limit: int) -> Iterator[None]:
+    """Have the process keep to another soft limit, one of RLIMIT_, during the block."""
+    before = resource.getrlimit(which)
+    resource.setrlimit(which, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(which, before)
+
+
+@contextlib.contextmanager
+def few_descriptors(left: int = 0) -> Iterator[None]:
+    """Let the process open so many files more during the block."""
+    highest = max(int(one.name) for one in Path("/dev/fd").iterdir())
+    # All that it may open is open: a limit alone would leave the gaps below it free.
+    with limited(resource.RLIMIT_NOFILE, highest + 1 + left), contextlib.ExitStack() as fillers:
+        opened = []
+        with contextlib.suppress(OSError):
+            while True:
+                opened.append(fillers.enter_context(Path(os.devnull).open("rb")))
+        for one in opened[len(opened) - left :]:
+            one.close()
+        yield
 
 
 def _keep_coverage() -> None:

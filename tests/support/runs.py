@@ -82,6 +82,25 @@ def handled(inbox: Inbox, key: str = "k", seconds: float = 0, handler: str = "h"
     return delivery_id
 
 
+def failed(
+    inbox: Inbox,
+    key: str,
+    seconds: float = 0,
+    state: RunState = RunState.DEAD,
+    *,
+    handler: str = "h",
+    group: str | None = "bug",
+    error: str,
+) -> int:
+    """Store a delivery whose handler fails at once; its id."""
+    delivery_id = planned(inbox, handler, key=key, seconds=seconds, at=at(seconds))
+    claims = claim(inbox, 1, seconds, only=delivery_id)
+    due = seconds + 60 if state is RunState.DUE else None
+    facts = {"error": error, "traceback": f"Traceback\n{error}", "place": group and "shop.py:7 in book"}
+    settle(inbox, claims, state, seconds, due=due, group=group, **facts)
+    return delivery_id
+
+
 def result_of(
     one: Claim,
     state: RunState = RunState.SUCCEEDED,

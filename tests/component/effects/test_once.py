@@ -54,16 +54,6 @@ def test_it_is_true_once_for_each_handler_delivery_and_replay(url, opened):
     assert once(opened, url, make_delivery(id=9, attempt=4)) is False
 
 
-def test_what_was_rolled_back_did_not_happen(url, opened):
-    with opened(url) as transaction:
-        assert is_first(transaction)
-        assert not is_first(transaction)
-        transaction.rollback()
-
-    assert once(opened, url, make_delivery()) is True
-    assert once(opened, url, make_delivery()) is False
-
-
 @by_two_ways
 def test_the_transaction_goes_on_after_either_answer(url, opened):
     with opened(url) as transaction:

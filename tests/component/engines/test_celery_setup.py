@@ -18,6 +18,7 @@ from billhook.extension import get_state
 from billhook.program import install_command
 from billhook.standalone import create_app
 from support.apps import deliver, inbox_file
+from support.engines import handling, runs
 from support.inbox_view import change, rows
 from support.processes import run_command, until
 from support.signing import SECRET
@@ -42,10 +43,6 @@ def shop(plain_app):
         return app
 
     return make
-
-
-def runs(app):
-    return rows(inbox_file(app), "SELECT state, attempts FROM run")
 
 
 # --- whose Celery app it is -----------------------------------------------------------------------
@@ -225,10 +222,9 @@ def test_the_task_is_acknowledged_late_and_stores_no_result(shop):
 
 
 def test_a_message_with_an_id_has_it_handled_and_any_other_does_nothing(shop, caplog):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(calls.append)
+    calls = []
     celery = celery_app()
-    app = shop(celery, handlers)
+    app = shop(celery, handling(calls.append, name="h"))
     deliver(app)
     no_ids = "1", 1.0, True, None, [1], 0, -1, 2**63
     messages = [*(((each,), {}) for each in no_ids), ((1, 1), {}), ((), {}), ((1,), {"x": 1})]
@@ -241,7 +237,7 @@ def test_a_message_with_an_id_has_it_handled_and_any_other_does_nothing(shop, ca
     rejected = "rejected a message for billhook.handle: its argument is not a delivery id"
     assert caplog.text.count(rejected) == len(messages)
     celery.tasks[TASK](1)
-    assert (len(calls), runs(app)) == (1, [("succeeded", 1)])
+    assert (len(calls), runs(app)) == (1, [("h", "succeeded", 1)])
     assert caplog.text.count(rejected) == len(messages)
 
 

@@ -16,7 +16,7 @@ from billhook.errors import InboxUnavailable
 from billhook.events import InvoiceApproved, PingTest
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
-from support.engines import celery_engine, plan_and_claim, runs, states
+from support.engines import celery_engine, handling, plan_and_claim, runs, states
 from support.inbox_view import change, value
 from support.processes import in_children, until
 from support.signing import APPROVED
@@ -61,9 +61,8 @@ def noted(calls, name, error=None):
 
 
 def test_a_second_message_and_one_for_no_delivery_do_nothing(shop):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(noted(calls, "h"))
-    one = shop(handlers)
+    calls = []
+    one = shop(handling(noted(calls, "h"), name="h"))
     delivery_id = one.deliver()
 
     for each in (delivery_id, delivery_id, delivery_id + 1):
@@ -89,9 +88,8 @@ def test_a_message_executes_one_run_and_publishes_the_delivery_for_the_others(sh
 
 @pytest.mark.parametrize("failures", [1, 2])
 def test_a_message_is_tried_twice_where_the_inbox_is_unavailable(shop, monkeypatch, caplog, failures):
-    calls, handlers = [], Handlers()
-    handlers.on(PingTest, name="note")(noted(calls, "note"))
-    made = shop(handlers)
+    calls = []
+    made = shop(handling(noted(calls, "note"), name="note"))
     delivery_id = made.deliver()
     left = iter(range(failures))
     poll = made.inbox.poll
@@ -133,28 +131,6 @@ def test_a_hung_handler_leaves_its_siblings_to_other_messages(shop):
 
 def approved(shop, number):
     return shop.deliver(APPROVED.replace(b"09:30", b"09:3%d" % number), "InvoiceApproved")
-
-
-def test_ordered_runs_execute_in_order_of_receipt_for_any_message_order(shop):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(InvoiceApproved, name="ordered", ordered_by="invoice_id")
-    def ordered(event):
-        calls.append(event.date.minute)
-
-    one = shop(handlers)
-    ids = [approved(one, number) for number in range(3)]
-
-    one.executor.execute(ids[2])
-    assert calls == []  # not its turn; but who is before it is published for
-    assert set(one.published) == set(ids[:2])
-    one.executor.execute(ids[0])
-    assert ids[1] in one.published[2:]  # its turn came with the end of the first
-    one.executor.execute(ids[1])
-    one.executor.execute(one.published[-1])
-
-    assert calls == [30, 31, 32]
-    assert states(one.app) == ["done"] * 3
 
 
 def test_what_is_planned_along_with_an_ordered_delivery_is_left_to_its_own_message(shop):
@@ -236,9 +212,7 @@ def test_the_lease_of_a_slow_handler_is_renewed_also_after_a_storage_failure(sho
 
 
 def test_a_forked_child_has_threads_of_its_own_for_handlers(shop):
-    handlers = Handlers()
-    handlers.on(PingTest, name="h", timeout_seconds=20)(lambda event: None)
-    one = shop(handlers)
+    one = shop(handling(lambda event: None, name="h", timeout_seconds=20))
     one.executor.execute(one.deliver())
     delivery_id = one.deliver()
     one.inbox.close()

@@ -14,6 +14,7 @@ from billhook.events import CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox import Lease
 from support.apps import inbox_at
+from support.engines import handling
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.processes import until
 from support.query_plans import fill_unread
@@ -109,9 +110,7 @@ def test_under_load_a_worker_gathers_work_unless_it_has_enough(
 ):
     """It has enough where it claimed all that it could, and where more is unread than it has read."""
     monkeypatch.setattr("billhook.engines.worker.GATHER_SECONDS", 60.0)
-    handlers = Handlers()
-    handlers.on(PingTest, name="h")(lambda event: None)
-    app = running(handlers, start_now=False)
+    app = running(handling(lambda event: None, name="h"), start_now=False)
     fill_unread(inbox_at(app), deliveries)
     worker = get_state(app).worker(threads)
 
@@ -173,9 +172,8 @@ def test_a_run_for_the_thread_of_a_result_that_is_settled_with_its_claim_is_not_
 @pytest.mark.usefixtures("inbox_url")
 def test_a_worker_plans_few_deliveries_until_it_can_claim_each_run_as_it_is_made(running):
     """Each run that is made due instead costs a write more; at the start some are, while the window grows."""
-    handlers, calls, unread = Handlers(), [], [4_000]
-    handlers.on(PingTest, name="h")(calls.append)
-    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    calls, unread = [], [4_000]
+    app = running(handling(calls.append, name="h"), start_now=False, BILLHOOK_LEASE_SECONDS=300)
     fill_unread(inbox_at(app), unread[0])
     most = get_state(app).inbox.database.plan_rows
     worker = get_state(app).worker(8)
@@ -222,9 +220,8 @@ def test_a_worker_reads_no_more_large_bodies_at_once_than_fit_or_one(
 ):
     monkeypatch.setattr("billhook.engines.cycle.FIRST_ROWS", 5)
     monkeypatch.setattr("billhook.engines.cycle.PLAN_BYTES", most_bytes)
-    handlers, planned = Handlers(), []
-    handlers.on(PingTest, name="h")(lambda event: None)
-    app = running(handlers, start_now=False)
+    planned = []
+    app = running(handling(lambda event: None, name="h"), start_now=False)
     state = get_state(app)
     for number in range(20):
         state.inbox.put(incoming(f"m{number}", body=b'{"x":"%s"}' % (b"y" * (992 if number < 15 else 1))))

@@ -17,7 +17,7 @@ from billhook.extension import get_state
 from billhook.inbox.leases import LOST
 from billhook.inbox.records import fingerprint
 from support.apps import deliver, inbox_at
-from support.engines import plan, runs, states
+from support.engines import handling, plan, runs, states
 from support.inbox_view import change, incoming, not_called_again, rows
 from support.signing import APPROVED
 
@@ -69,9 +69,8 @@ def test_a_handler_gets_its_event_as_a_model_and_the_delivery_as_facts(shop, clo
 
 
 def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, clock):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(failing(calls))
-    app = shop(handlers)
+    calls = []
+    app = shop(handling(failing(calls), name="h"))
     deliver(app)
 
     made = [later(app, clock, seconds) for seconds in (9, 1, 59, 1, 100_000)]
@@ -87,9 +86,8 @@ def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, cloc
 
 
 def test_discard_ends_a_run_without_a_failure(shop, clock):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h", retry=[])(failing(calls, Discard("a test ping")))
-    app = shop(handlers)
+    calls = []
+    app = shop(handling(failing(calls, Discard("a test ping")), name="h", retry=[]))
     deliver(app)
 
     assert later(app, clock, 100_000) == 0
@@ -138,9 +136,8 @@ def test_a_run_of_an_unregistered_handler_fails_and_ends_dead(shop, clock):
 
 
 def test_a_run_lost_at_its_last_attempt_is_not_called_again_and_of_the_issue_of_lost_ones(stored_only, clock):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="kills")(failing(calls))
-    app = stored_only(handlers)
+    calls = []
+    app = stored_only(handling(failing(calls), name="kills"))
     deliver(app)
     plan(app, clock.now())
     change(inbox_at(app), "UPDATE run SET attempts = 3")
@@ -230,9 +227,8 @@ def test_an_event_model_that_breaks_is_a_quarantine_and_stops_nothing_else(shop)
         def explode(cls, value):
             raise KeyError("a mistake of the user's own")
 
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest)(calls.append)
-    app = shop(handlers)
+    calls = []
+    app = shop(handling(calls.append))
     try:
         deliver(app, b'{"x": 1}', "BrokenModel")
         deliver(app)
@@ -266,9 +262,8 @@ def test_memory_that_is_missing_for_a_model_is_no_fault_of_the_delivery(shop, mo
     ],
 )
 def test_a_delivery_is_read_again_for_a_retry(shop, clock, body, sent_as, expected, error):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(failing(calls))
-    app = shop(handlers)
+    calls = []
+    app = shop(handling(failing(calls), name="h"))
     deliver(app)
     change(inbox_at(app), "UPDATE delivery SET body = ?, sent_as = ?", body, sent_as)
 

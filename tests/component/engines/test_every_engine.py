@@ -16,8 +16,8 @@ from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTe
 from billhook.extension import get_state
 from billhook.inbox.deliveries import is_busy
 from support.apps import inbox_at
-from support.engines import celery_engine, noting, runs, states, status_changed
-from support.inbox_view import column, incoming, not_called_again, rows
+from support.engines import celery_engine, noting, plan_and_claim, runs, states, status_changed
+from support.inbox_view import change, column, incoming, not_called_again, rows
 from support.processes import until
 
 pytestmark = pytest.mark.usefixtures("inbox_url")
@@ -54,14 +54,10 @@ class Engine:
         else:
             self.store(key, "InvoicePaymentStatusChanged", status_changed())
 
-    def claim_and_die(self, delivery_id, times):
+    def claim_and_die(self, times):
         """Plan a run and lose it with so many workers, whose leases are over."""
-        with self.inbox.transaction("planner") as transaction:
-            planned = self.state.dispatcher.plan(self.inbox.received(1))
-            transaction.plan([one.plan for one in planned], self.now)
         for number in range(times):
-            with self.inbox.transaction(f"dies-{number}") as transaction:
-                assert len(transaction.claim(1, self.now, self.now, only=delivery_id)) == 1
+            assert len(plan_and_claim(self.app, f"dies-{number}", self.now, most=1, lease_seconds=0)) == 1
 
     def handle(self):
         """Have what is due handled, until nothing is."""
@@ -252,7 +248,8 @@ def test_a_handler_at_its_limit_is_called_for_every_delivery_all_the_same(engine
 def test_a_run_that_takes_so_many_workers_along(engine, times, called, end):
     calls = []
     engine.shop(noting(calls, retry=[0]), lease_seconds=6)  # it is due again after a sixth of that
-    engine.claim_and_die(engine.store("m"), times=times)
+    engine.store("m")
+    engine.claim_and_die(times)
 
     engine.handle()
 
@@ -288,3 +285,48 @@ def test_async_attempts_of_a_thread_share_one_loop_and_end_at_their_time_out(eng
     ]
     assert cleaned_up == [True]
     assert len({id(loop) for loop in loops}) == len(threads)
+
+
+REFUSED = {
+    "a text": "a check mark \u2713",
+    "a constraint": "always refused \u2713",
+    "a row too large": "too long " * 1000,
+}
+
+
+def refuse(where, text, at_most):
+    """Have the database refuse errors with `text`, and those that are longer."""
+    bad = f"instr(NEW.error, '{text}') > 0 OR length(NEW.error) > {at_most}"
+    if str(where).startswith("postgresql"):
+        condition = bad.replace("instr", "strpos").replace("NEW.", "")
+        change(where, f"ALTER TABLE failure ADD CONSTRAINT refuse CHECK (NOT ({condition}))")
+    else:
+        refusal = "SELECT RAISE(ABORT, 'refused')"
+        change(where, f"CREATE TRIGGER refuse BEFORE INSERT ON failure WHEN {bad} BEGIN {refusal}; END")
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_result_that_the_database_refuses_is_stored_in_ascii_and_all_others_as_they_are(engine, kind):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(CustomerCreated, name="fails", retry=[])
+    def fails(event):
+        calls.append("fails")
+        raise ValueError(REFUSED[kind])
+
+    handlers.on(PingTest, name="works")(lambda event: calls.append("works"))
+    engine.shop(handlers)
+    refuse(inbox_at(engine.app), "always" if kind == "a constraint" else "\u2713", 1_000)
+    for number in range(6):
+        engine.store(f"m{number}")
+        if number == 3:
+            engine.store("bad", "CustomerCreated", sample(CustomerCreated).to_json())
+
+    engine.handle()
+
+    assert sorted(calls) == ["fails"] + ["works"] * 6
+    found = dict(rows(inbox_at(engine.app), "SELECT handler || state, last_error FROM run"))
+    told = {"a text": "ValueError: a check mark \\u2713", "a row too large": "ValueError: too long"}
+    error = found.pop("failsdead")
+    assert error.startswith(told.get(kind, "the database refused the text of this error"))
+    assert (error.isascii(), len(error) <= 500, found) == (True, True, {"workssucceeded": None})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from datetime import timedelta
 
 import pytest
 
@@ -17,7 +16,7 @@ from billhook.extension import get_state
 from billhook.handlers import ConnectedHandlers, connect
 from billhook.inbox import RunOptions, StoredDelivery
 from support.apps import deliver, inbox_at
-from support.engines import runs, states, status_changed
+from support.engines import handling, plan_and_claim, runs, states, status_changed
 from support.inbox_view import incoming, rows
 from support.processes import until
 
@@ -144,17 +143,13 @@ def test_after_the_window_the_same_is_handled_again(known, clock):
 # --- a fresh and a stale report of one run --------------------------------------------------------
 
 
+@pytest.mark.usefixtures("inbox_url")
 def test_only_the_result_with_the_current_token_is_signalled(shop, observe, clock, caplog):
-    handlers = Handlers()
-    handlers.on(PingTest, name="h", retry=[])(lambda event: 1 / 0)
-    app = shop(handlers)
+    app = shop(handling(lambda event: 1 / 0, name="h", retry=[]))
     app_state = get_state(app)
     app_state.inbox.put(incoming("m1"))
     now = clock.now()
-    with app_state.inbox.transaction("w") as transaction:
-        transaction.plan([one.plan for one in app_state.dispatcher.plan(app_state.inbox.received(1))], now)
-        (stale,) = transaction.claim(1, now, now)
-        (fresh,) = transaction.claim(1, now, now + timedelta(seconds=30))
+    (stale,), (fresh,) = (plan_and_claim(app, "w", now, lease_seconds=seconds) for seconds in (0, 30))
     reports = [app_state.dispatcher.crashed(stale, OSError()), app_state.dispatcher.attempt(fresh)]
     told = observe(app, "handler_dead", "handler_retrying")
 
@@ -171,14 +166,10 @@ def test_only_the_result_with_the_current_token_is_signalled(shop, observe, cloc
 @pytest.mark.parametrize("ordered_by", [None, "invoice_id"])
 def test_the_result_of_an_ordered_run_says_so_whatever_it_is(shop, clock, ordered_by):
     """Settling takes the lock of the orders by it."""
-    handlers = Handlers()
-    handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by=ordered_by)(lambda event: None)
-    app = shop(handlers)
+    app = shop(handling(lambda event: None, InvoicePaymentStatusChanged, name="h", ordered_by=ordered_by))
     state, now = get_state(app), clock.now()
     state.inbox.put(incoming("m1", event_type="InvoicePaymentStatusChanged", body=status_changed()))
-    with state.inbox.transaction("w") as transaction:
-        transaction.plan([one.plan for one in state.dispatcher.plan(state.inbox.received(1))], now)
-        (claim,) = transaction.claim(1, now, now)
+    (claim,) = plan_and_claim(app, "w", now)
 
     results = [
         state.dispatcher.attempt(claim).run_result,
@@ -224,9 +215,8 @@ def test_backfill_gives_run_options_for_the_handlers_types(newer, clock):
 
 
 def test_backfill_skips_deliveries_of_other_sources(clock):
-    handlers, sender = Handlers(), Sender()
-    handlers.on(InvoiceApproved, name="new", sources=("eu",))(lambda event: None)
-    connect(handlers.freeze(), sender)
+    sender = Sender()
+    connect(handling(lambda event: None, InvoiceApproved, name="new", sources=("eu",)).freeze(), sender)
     takes = backfill(ConnectedHandlers(sender), "new")
     approved = sample(InvoiceApproved).model_dump_json(by_alias=True).encode()
     delivery = stored("InvoiceApproved", approved, clock)

@@ -15,12 +15,8 @@ from billhook.extension import get_state
 from billhook.inbox import DeliveryFilter
 from billhook.inbox.deliveries import count, page, with_runs
 from support.apps import inbox_at
-from support.engines import celery_engine, inbox_of, noting, plan, plan_and_claim, send, swept
+from support.engines import celery_engine, inbox_of, noting, plan, send, swept
 from support.inbox_view import change, rows
-
-
-def states(app):
-    return rows(inbox_at(app), "SELECT handler, state, attempts FROM run ORDER BY id")
 
 
 def shown(inbox):
@@ -46,24 +42,6 @@ def test_pausing_twice_keeps_the_time_and_resuming_twice_does_nothing(stored_onl
     assert not inbox.resume_handler("unheard of")
     assert [one.name for one in inbox.paused_handlers()] == ["other"]
     assert inbox.pause_handler("note", None, now)
-
-
-def test_a_retry_of_a_paused_handler_waits_with_the_attempts_it_has(stored_only, clock):
-    calls = []
-    app = stored_only(noting(calls, failing=[1]))
-    inbox, now = inbox_of(app)
-    send(app, 1)
-    get_state(app).handle_due()
-    inbox.pause_handler("note", None, now)
-    clock.advance(seconds=601)
-    get_state(app).handle_due()
-    assert (calls, states(app)) == (["PingTest-1"], [("note", "due", 1)])
-
-    clock.advance(seconds=3 * 86_400)
-    inbox.resume_handler("note")
-    get_state(app).handle_due()
-
-    assert (calls, states(app)) == (["PingTest-1"] * 2, [("note", "succeeded", 2)])
 
 
 @pytest.mark.usefixtures("inbox_url")
@@ -97,22 +75,6 @@ def test_a_run_that_waits_for_a_limit_is_not_shown_as_paused(stored_only):
 
     assert shown(inbox) == [("done", ["succeeded"]), ("waiting", ["due"]), ("paused", ["paused"])]
     assert [count(inbox, DeliveryFilter(state=each)) for each in ("paused", "waiting")] == [1, 1]
-
-
-@pytest.mark.usefixtures("inbox_url")
-def test_many_runs_of_a_paused_handler_do_not_hold_up_another(stored_only):
-    calls = []
-    app = stored_only(noting(calls))
-    inbox, now = inbox_of(app)
-    inbox.pause_handler("note", None, now)
-    send(app, 30)
-    send(app, 1, "CustomerCreated")
-
-    claims = plan_and_claim(app, "a worker", now, most=2)
-
-    assert [claim.handler for claim in claims] == ["other"]
-    with inbox.database.read() as connection:
-        assert connection.exec_driver_sql("SELECT count(*) FROM run WHERE attempts > 0").scalar() == 1
 
 
 @pytest.mark.slow

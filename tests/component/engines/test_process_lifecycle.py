@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import threading
 import time
-from contextlib import suppress
 
 import pytest
 
@@ -21,10 +19,10 @@ from billhook.extension import get_state
 from billhook.inbox import Inbox
 from billhook.inbox.revision import REVISION
 from support.apps import deliver, inbox_at
-from support.engines import states
+from support.engines import handling, states
 from support.inbox_view import incoming, open_inbox, rows
 from support.next_release import next_release
-from support.processes import until
+from support.processes import few_descriptors, until
 
 # --- forked children ------------------------------------------------------------------------------
 
@@ -79,21 +77,10 @@ def test_five_failures_in_a_row_for_want_of_descriptors_are_enough(errors, exhau
 
 
 def test_a_process_that_has_a_few_left_cannot_open_its_inbox():
-    found, kept = DescriptorMonitor(), []
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
-    try:
-        with suppress(OSError):
-            while True:
-                kept.append(os.open(os.devnull, os.O_RDONLY))
-        for _ in range(8):
-            os.close(kept.pop())
+    found = DescriptorMonitor()
+    with few_descriptors(8):
         for _ in range(5):
             found.record(InboxUnavailable("unable to open database file"))
-    finally:
-        for descriptor in kept:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     assert found.exhausted
 
@@ -136,11 +123,9 @@ def test_a_gunicorn_worker_is_recognised_by_its_signal_handler():
 
 
 def shop_with(plain_app, calls, **config):
-    handlers = Handlers()
-    handlers.on(PingTest, name="h")(lambda event, delivery: calls.append(delivery.key))
     app = plain_app(BILLHOOK_ENGINE="thread", **config)
     app.before_request(lambda: ("not yours", 403))
-    hooks = Billhook(handlers=[handlers])
+    hooks = Billhook(handlers=[handling(lambda event, delivery: calls.append(delivery.key), name="h")])
     hooks.init_app(app)
     return app, hooks
 
@@ -259,9 +244,8 @@ def test_an_idle_worker_says_soon_that_the_schema_is_newer_and_handles_nothing(
     running, inbox_url, tmp_path, caplog
 ):
     """A poll that finds nothing writes nothing, and on a server only what is written checks the schema."""
-    handlers, called = Handlers(), []
-    handlers.on(PingTest, name="h")(called.append)
-    app = running(handlers, BILLHOOK_ENGINE="worker")
+    called = []
+    app = running(handling(called.append, name="h"), BILLHOOK_ENGINE="worker")
     with next_release(tmp_path / "next", oldest_compatible=REVISION):
         Inbox(inbox_url).upgrade()
 

@@ -161,16 +161,6 @@ def test_before_its_time_a_step_does_nothing(inbox, made, clock, where):
     assert left(where) == 1
 
 
-def test_deliveries_that_expire_meanwhile_are_pruned_at_the_next_run(inbox, made, clock, where):
-    old(inbox, where, 3, at=NOON - timedelta(days=6))
-    passes(made, clock)
-    before = left(where)
-
-    passes(made, clock, NOON + timedelta(days=2))
-
-    assert (before, left(where)) == (3, 0)
-
-
 def test_keys_without_a_signed_time_are_kept_for_key_days(inbox, clock, where):
     old(inbox, where, 3)
     change(where, "UPDATE delivery SET signed_at = NULL")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,12 @@ _TABLES = "|".join([*metadata.tables, version.name])
 WITHOUT_SCHEMA = re.compile(
     rf"(?:\b(?:FROM|JOIN|INTO|UPDATE|TABLE|ON|REFERENCES)\s+|,\s*|::)(?:{_TABLES})\b(?![.\w(])"
 )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where an inbox on SQLite may be."""
+    return tmp_path / "billhook.db"
 
 
 @pytest.fixture(autouse=True)

@@ -17,16 +17,11 @@ from billhook.inbox import Inbox
 from billhook.inbox.sqlite.library import sqlite3
 from support.inbox_view import change, incoming, open_inbox, rows, upgraded, value
 from support.postgres import libpq
-from support.processes import run_command
+from support.processes import limited, run_command
 
 
 def silent(done, total):
     """Nobody watches."""
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "billhook.db"
 
 
 @pytest.fixture
@@ -108,15 +103,9 @@ def test_a_backup_that_has_no_place_is_refused(inbox, tmp_path, name, told):
 
 
 def test_a_backup_for_which_there_is_no_room_leaves_nothing(inbox, tmp_path):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
-    try:
-        with pytest.raises(
-            InboxError, match=r"the backup .*backup\.db failed: (database or disk is full|disk I/O)"
-        ):
-            inbox.database.back_up(tmp_path / "backup.db", silent)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    told = r"the backup .*backup\.db failed: (database or disk is full|disk I/O)"
+    with limited(resource.RLIMIT_FSIZE, 1_000_000), pytest.raises(InboxError, match=told):
+        inbox.database.back_up(tmp_path / "backup.db", silent)
 
     assert not list(tmp_path.glob("backup.db*"))
 

@@ -35,14 +35,6 @@ def test_a_handler_with_a_long_backlog_delays_no_other(inbox):
     assert handlers.count("busy") == 5  # half of ten: a share for each
 
 
-def test_alone_a_handler_gets_all_the_longest_waiting_first(inbox):
-    ids = planned(inbox, "busy", 12)
-
-    _, claims = claimed(inbox, 10)
-
-    assert [one.delivery.delivery_id for one in claims] == ids[:10]
-
-
 def test_of_many_handlers_those_that_wait_longest_are_asked_first(inbox):
     for number in reversed(range(12)):
         planned(inbox, f"h{number:02}", 1, seconds=number)

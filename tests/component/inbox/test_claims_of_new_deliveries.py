@@ -10,7 +10,7 @@ import pytest
 from billhook.inbox import NOTHING_DUE, RunOptions, RunPlan
 from support.inbox_view import NOON, change, incoming, rows
 from support.query_plans import statements
-from support.runs import OWNER, plan, planned, settle
+from support.runs import OWNER, plan, planned
 
 LEASED_UNTIL = NOON + timedelta(seconds=30)
 
@@ -59,15 +59,6 @@ def test_new_runs_are_stored_as_claimed(inbox, where):
     until, now = "2026-01-15 12:00:30.000000", "2026-01-15 12:00:00.000000"
     assert runs(where, columns) == [(*one.lease, "running", 1, OWNER, 0, until, now) for one in claims]
     assert rows(where, "SELECT state FROM delivery") == [("planned",)] * 2
-
-
-def test_their_results_are_settled_by_their_tokens(inbox, where):
-    claims = plan_and_claim(inbox, receive(inbox, "k", "l"), "a", "b")
-
-    assert settle(inbox, [claims[0]._replace(token=claims[0].token - 1)]) == set()
-    assert settle(inbox, claims) == {one.lease for one in claims}
-
-    assert rows(where, "SELECT state FROM delivery") == [("done",)] * 2
 
 
 @pytest.mark.parametrize("claimable", [True, False], ids=["once", "control: twice"])

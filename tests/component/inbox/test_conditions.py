@@ -8,7 +8,7 @@ import pytest
 
 from billhook.errors import InboxUnavailable
 from billhook.events import EVENT_TYPES
-from billhook.inbox import RunPlan, WorkerRecord
+from billhook.inbox import WorkerRecord
 from billhook.inbox.condition_checks import Facts
 from billhook.inbox.conditions import (
     CONDITIONS,
@@ -25,6 +25,7 @@ from billhook.inbox.lost_workers import read_lost_workers
 from billhook.inbox.occurrences import REFUSED_LIMIT, IssueKind
 from billhook.inbox.workers import record_stop
 from support.inbox_view import NOON, incoming, open_inbox, value
+from support.runs import claim, planned
 
 SECOND, MINUTE, HOUR, DAY = (timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours", "days"))
 
@@ -41,18 +42,19 @@ def worker_ran(inbox, name, started_at, seen_at, *, stopped=False):
         inbox.record_stop(name)
 
 
+def seconds_of(at):
+    return (at - NOON).total_seconds()
+
+
 def claimed(inbox, owner, handler, at, key):
     """A run that a worker claimed, and neither settled nor released."""
-    delivery_id = inbox.put(incoming(key, at=at)).delivery_id
-    with inbox.transaction(owner) as transaction:
-        transaction.plan([RunPlan(delivery_id, (handler,))], at)
-        transaction.claim(1, at, at + 30 * SECOND, only=delivery_id)
+    delivery_id = planned(inbox, handler, key=key, seconds=seconds_of(at), at=at)
+    claim(inbox, 1, seconds_of(at), owner=owner, only=delivery_id)
 
 
 def lose(inbox, owner, at, only=None):
     """Expire what was lost until then, as this worker does; with `only` it claims that delivery."""
-    with inbox.transaction(owner) as transaction:
-        return transaction.claim(int(only is not None), at, at + 30 * SECOND, only=only)
+    return claim(inbox, int(only is not None), seconds_of(at), owner=owner, only=only)
 
 
 def crash_loop(inbox, handlers, each=10 * SECOND, number=5):
@@ -63,17 +65,6 @@ def crash_loop(inbox, handlers, each=10 * SECOND, number=5):
         for handler in handlers:
             claimed(inbox, f"w{index}", handler, at, f"{handler} {index}")
     return NOON + number * each
-
-
-def test_a_loop_of_one_handler_is_one_issue_that_names_it(inbox):
-    end = crash_loop(inbox, ["book"])
-    now = end + 45 * SECOND
-    worker_ran(inbox, "next", end, now)
-
-    assert held(inbox, now)["killer"] == "workers die while book runs"
-    update_issues(inbox, now)
-    (one,) = list_issues(inbox)
-    assert (one.kind, one.subject, one.title) == (IssueKind.KILLER, "book", "workers die while book runs")
 
 
 def test_a_killer_that_an_operator_resolved_holds_only_if_it_kills_again(inbox):
@@ -109,10 +100,8 @@ def test_a_loop_of_one_handler_names_it_beside_what_was_queued_and_what_others_l
     lose(inbox, "another", NOON - 30 * MINUTE)
     end = crash_loop(inbox, ["book"])
     for number in range(5):
-        delivery_id = inbox.put(incoming(f"queued {number}", at=NOON)).delivery_id
-        with inbox.transaction(f"w{number}") as transaction:
-            transaction.plan([RunPlan(delivery_id, ("send",))], NOON)
-            assert transaction.claim(1, NOON, end + HOUR, only=delivery_id, idle=0)
+        delivery_id = planned(inbox, "send", key=f"queued {number}")
+        assert claim(inbox, 1, owner=f"w{number}", lease=HOUR, only=delivery_id, idle=0)
     now = end + 45 * SECOND
     worker_ran(inbox, "next", end, now)
 
@@ -185,20 +174,17 @@ def test_a_run_that_was_lost_alone_names_its_handler_and_those_beside_it_are_no_
         claimed(inbox, owner, handler, NOON, handler)
     update_issues(inbox, NOON + SECOND)
     at = NOON + MINUTE
-    with inbox.transaction("w2") as transaction:
-        transaction.claim(0, at, at + 30 * SECOND)  # expires what was lost
+    lose(inbox, "w2", at)
     update_issues(inbox, at)
     assert list_issues(inbox) == []
     # Two succeed alone, the third is lost again.
     change_id = value(where, "SELECT delivery_id FROM run WHERE handler = 'book'")
-    with inbox.transaction("w2") as transaction:
-        (claim,) = transaction.claim(1, at + MINUTE, at + 2 * MINUTE, only=change_id)
-    with inbox.transaction("w3") as transaction:
-        transaction.claim(0, at + 3 * MINUTE, at + 4 * MINUTE)
+    (again,) = lose(inbox, "w2", at + MINUTE, only=change_id)
+    lose(inbox, "w3", at + 3 * MINUTE)
 
     update_issues(inbox, at + 3 * MINUTE)
 
-    assert claim.handler == "book"
+    assert again.handler == "book"
     (one,) = list_issues(inbox)
     assert (one.kind, one.title) == (IssueKind.KILLER, "workers die while book runs")
     assert one.place == "lost beside it: mail, send"
@@ -210,14 +196,10 @@ def test_of_workers_that_a_known_handler_kills_no_other_issue_opens(inbox, where
     """Neither of their loop, nor of the worker that is missing by then; later ones are issues again."""
     end = crash_loop(inbox, ["book", "mail"])
     at = end + MINUTE
-    with inbox.transaction("w8") as transaction:
-        transaction.claim(0, at, at + 30 * SECOND)  # expires what was lost
-    only = value(where, "SELECT min(delivery_id) FROM run WHERE handler = 'book'")
-    with inbox.transaction("w8") as transaction:
-        transaction.claim(1, at, at + 30 * SECOND, only=only)
+    lose(inbox, "w8", at)
+    lose(inbox, "w8", at, only=value(where, "SELECT min(delivery_id) FROM run WHERE handler = 'book'"))
     at += MINUTE
-    with inbox.transaction("w9") as transaction:
-        transaction.claim(0, at, at + 30 * SECOND)
+    lose(inbox, "w9", at)
     worker_ran(inbox, "next", end, at)
 
     update_issues(inbox, at + later)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from dataclasses import replace
 from itertools import islice, product
 
 import pytest
 
 from billhook.events import EVENT_TYPES
-from billhook.inbox import Inbox, NewDelivery, PutStatus, RunPlan
+from billhook.inbox import Inbox, NewDelivery, PutStatus
 from billhook.inbox.ingest import FIRST, StoredVariant, choose_variant, ingest
 from billhook.inbox.operations import discard
-from billhook.inbox.retention import Cutoffs
 from support.inbox_view import NOON, change, column, rows, value
-from support.processes import together
-from support.runs import plan
+from support.processes import in_children
 
 A, D, C, S = PutStatus.ACCEPTED, PutStatus.DUPLICATE, PutStatus.CONFLICT, PutStatus.SURPLUS
 
@@ -197,15 +194,6 @@ def test_an_untyped_delivery_is_not_the_first(inbox, where):
     assert put_all(inbox, sent("", key="other"), unread(key="other")) == [PutStatus.UNTYPED, A]
 
 
-def test_a_duplicate_of_a_pruned_delivery_is_recognised(inbox, where):
-    delivery_id = inbox.put(sent()).delivery_id
-    plan(inbox, RunPlan(delivery_id, error="unreadable"))
-    inbox.prune(Cutoffs(NOON.replace(year=2027), delete_before=NOON, delete_untimed_before=NOON))
-
-    assert value(where, "SELECT body FROM delivery") == b""
-    assert put_all(inbox, sent(), sent(body=b"[]")) == [D, C]
-
-
 def test_a_type_set_by_an_operator_does_not_count_as_the_sent_type(inbox, where):
     put_all(inbox, sent("InvoiceApproved"), sent("PaymentFailed"))
     change(where, "UPDATE delivery SET sent_as = event_type, event_type = 'Overage' WHERE variant <> ''")
@@ -248,41 +236,18 @@ def test_a_first_row_deleted_during_the_lookup_is_replaced(inbox, where):
     assert rows(where, "SELECT variant, state, error FROM delivery") == [("", "received", None)]
 
 
-def test_from_64_threads_every_type_is_stored_once(inbox, where):
-    kinds = list(islice(EVENT_TYPES, 8))
-
-    receipts = together(64, lambda number: inbox.put(sent(kinds[number % 8])))
-
-    verdicts = [receipt.status for receipt in receipts]
-    assert [verdicts.count(status) for status in (A, C, D)] == [1, 7, 56]
-    assert sorted(column(where, "SELECT event_type FROM delivery")) == sorted(kinds)
-
-
-def _put_from_another_process(url, kinds, barrier, found):
-    inbox = Inbox(url)
-    barrier.wait(60)
-    found.put([str(inbox.put(sent(kind, body), 30).status) for kind, body in kinds])
-    inbox.close()
-
-
 @pytest.mark.slow
 def test_from_three_processes_every_type_is_stored_once(inbox_url, where):
     kinds = list(product([*islice(EVENT_TYPES, 6), "Odd", ""], [b"{}", b"[1]"]))
-    fresh = multiprocessing.get_context("spawn")
-    barrier, found = fresh.Barrier(3), fresh.Queue()
-    processes = [
-        fresh.Process(
-            target=_put_from_another_process, args=(inbox_url, kinds[n:] + kinds[:n], barrier, found)
-        )
-        for n in range(3)
-    ]
-    for process in processes:
-        process.start()
 
-    verdicts = [status for _ in processes for status in found.get(timeout=90)]
+    def put(number):
+        inbox = Inbox(inbox_url)
+        told = [inbox.put(sent(*kind), 30).status for kind in kinds[number:] + kinds[:number]]
+        inbox.close()
+        return " ".join(told).encode()
 
-    for process in processes:
-        process.join(30)
+    verdicts = b" ".join(in_children(3, put)).decode().split()
+
     stored = rows(where, "SELECT event_type, body FROM delivery")
     assert sorted(stored) == sorted(kinds)
     # What names no type is "untyped" or a conflict, as its key had a first one already or not.

@@ -54,28 +54,6 @@ def test_a_delivery_is_counted_from_its_receipt_in_the_hour_of_it(inbox, where):
     assert totals(inbox) == {ACCEPTED: 1}
 
 
-def test_a_quarantined_delivery_is_counted_as_accepted_and_as_quarantined(inbox):
-    plan(inbox, handlers=(), error="unreadable")
-
-    assert totals(inbox) == {ACCEPTED: 1, ("PingTest", "", "quarantined"): 1}
-
-
-def test_a_delivery_that_is_read_long_after_its_receipt_is_counted_as_quarantined(inbox, where):
-    """It waits unread while what came with it is counted."""
-    delivery_id = inbox.put(incoming("k")).delivery_id
-    plan(inbox, "read in time", handlers=(), error="unreadable")
-    advance(inbox, at(3600))
-    assert totals(inbox) == {ACCEPTED: 2, ("PingTest", "", "quarantined"): 1}
-
-    plan_as(inbox, RunPlan(delivery_id, (), "unreadable"), seconds=900)
-
-    expected = {ACCEPTED: 2, ("PingTest", "", "quarantined"): 2}
-    assert totals(inbox) == expected
-    inbox.put(incoming("another"))
-    advance(inbox, at(3600))
-    assert totals(inbox) == expected | {ACCEPTED: 3}
-
-
 @pytest.mark.parametrize("counted", [False, True])
 def test_a_delivery_that_is_planned_again_after_a_replay_is_not_accepted_again(inbox, where, counted):
     delivery_id = plan(inbox, handlers=(), error="unreadable")
@@ -379,16 +357,6 @@ def test_refusals_are_written_together_some_time_later(inbox, where, monkeypatch
 
     query = "SELECT cause, number FROM billhook_count WHERE what = 'refused' ORDER BY cause"
     until(lambda: rows(where, query) == [("mismatch", 1000), ("stale", 1)])
-
-
-def test_a_flood_of_refusals_costs_one_transaction_in_its_time():
-    written = []
-    buffered = BufferedCounts(written.append, every_seconds=60)
-
-    refuse(buffered, number=50_000)
-    buffered.close()
-
-    assert [len(counts) for counts in written] == [1]
 
 
 @only_sqlite

@@ -278,30 +278,20 @@ def test_a_log_that_a_reader_still_needs_is_said_to_stay(tmp_path, monkeypatch, 
 # --- search ---------------------------------------------------------------------------------------
 
 
-def test_a_search_examines_the_bodies_that_have_a_part(inbox):
+@only_sqlite
+def test_a_search_examines_the_bodies_that_have_a_part_a_batch_at_a_time(inbox, monkeypatch):
+    monkeypatch.setattr("billhook.inbox.searches.BATCH", 3)
     ids = [put(inbox, f"k{number}", body=body) for number, body in enumerate([b"a", b"ab", b"b", b"abc"])]
-    seen = []
+    seen, steps = [], []
 
     def examine(event_type, body):
         seen.append(body)
         return {b"ab": True, b"abc": None}.get(body, False)
 
-    search = search_bodies(inbox, DeliveryFilter(), [b"b", b"\\"], examine)
+    search = search_bodies(inbox, DeliveryFilter(), [b"b", b"\\"], examine, steps.append)
 
-    assert seen == [b"ab", b"b", b"abc"]
+    assert (seen, steps) == ([b"ab", b"b", b"abc"], [3, 1])
     assert (search.found, search.unsure, search.searched) == ([ids[1]], [ids[3]], 4)
-
-
-@only_sqlite
-def test_a_search_reads_a_batch_at_a_time_and_tells_how_far_it_is(inbox, monkeypatch):
-    monkeypatch.setattr("billhook.inbox.searches.BATCH", 2)
-    ids = [put(inbox, f"k{number}") for number in range(5)]
-    steps = []
-
-    search = search_bodies(inbox, DeliveryFilter(), [MARK], lambda kind, body: True, steps.append)
-
-    assert steps == [2, 2, 1]
-    assert search.found == ids
 
 
 def test_a_delivery_that_is_erased_and_replayed_at_one_time_is_handled_with_its_body_or_not_at_all(

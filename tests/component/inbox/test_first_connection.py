@@ -12,7 +12,7 @@ import click
 import pytest
 
 from billhook import Billhook
-from billhook.errors import InboxUnavailable, OutOfResources, SchemaMismatch
+from billhook.errors import InboxUnavailable, SchemaMismatch
 from billhook.extension import get_state
 from billhook.inbox import Inbox
 from billhook.inbox.probe import StartupCheck
@@ -124,18 +124,6 @@ def test_a_forks_child_waits_for_no_thread_that_it_has_not(gate, monkeypatch):
     look._end_in_child()
 
     assert waited(look) < LONG / 2
-
-
-def test_a_startup_check_without_a_thread_raises_out_of_resources(monkeypatch):
-    def no_thread(self):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", no_thread)
-
-    with pytest.raises(
-        OutOfResources, match="billhook-startup-check cannot be started: can't start new thread"
-    ):
-        StartupCheck(lambda: None, "here")
 
 
 @pytest.mark.slow

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from billhook.inbox import DeliveryFilter, RunState
-from billhook.inbox.deliveries import count, details, page
-from billhook.inbox.operations import replay
+from billhook.inbox.deliveries import details, page
 from support.inbox_view import change, open_inbox
-from support.query_plans import fill, query_plans
 from support.runs import at, claim, planned, settle
 
 
@@ -92,38 +88,3 @@ def test_a_release_selects_what_its_attempts_ended(where):
     (run,) = shown["failed then"].runs
     assert (run.release, run.failures[0].release, run.worker) == ("1.1", "1.0", "host:1")
     assert [one.release for one in shown["well"].runs] == ["1.0"]
-
-
-def test_what_a_wrong_deploy_handled_is_what_waited_before_it_and_what_came_during_it(inbox):
-    for number in range(15):
-        put(inbox, f"waited {number}", number, "book")
-    for number in range(15):
-        put(inbox, f"came {number}", 100 + number, "book")
-    settle(inbox, claim(inbox, 30, 120), seconds=120)
-    wrong = DeliveryFilter(handler="book", handled_since=at(100), handled_until=at(200))
-    received = DeliveryFilter(handler="book", since=at(100), until=at(200))
-
-    assert (count(inbox, wrong), count(inbox, received)) == (30, 15)
-    ids = [one.id for one in page(inbox, wrong, 50)]
-    replay(inbox, ids, at(300), handler="book")
-    settle(inbox, claim(inbox, 30, 300), seconds=300)
-    assert count(inbox, wrong) == 0  # each is replayed once, however often one asks
-
-
-def test_it_is_found_by_the_indexes_of_both_times_beside_many(inbox, where):
-    fill(where, 20_000)
-    put(inbox, "k", 0, "book")
-    settle(inbox, claim(inbox, 1, 0), RunState.DEAD, 1)
-    change(
-        where,
-        "INSERT INTO failure (run_id, attempt, failed_at, error) "
-        "SELECT id, 1, '2026-01-01 00:00:00.000000', 'e' FROM run WHERE handler = 'h0'",
-    )
-    change(where, "ANALYZE")
-    at_the_time = DeliveryFilter(handled_since=at(0), handled_until=at(2))
-
-    used = "\n".join(query_plans(inbox, lambda: page(inbox, at_the_time, 10)))
-
-    assert "run_finished_at_idx" in used
-    assert "failure_failed_at_idx" in used
-    assert not re.search(r"Seq Scan on (?:delivery|run|failure)|SCAN (?:delivery|run|failure)\b", used), used

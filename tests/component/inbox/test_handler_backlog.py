@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from sqlalchemy import select
 
 from billhook.inbox import HandlerLimits, RunOptions, RunState, WorkerRecord, overview
 from billhook.inbox.overview import HandlerBacklog, read_overview
-from billhook.inbox.schema import run
 from billhook.status import through_text, unfinished_text
 from support.inbox_view import NOON, rows
-from support.query_plans import fill, query_plans
 from support.runs import at, claim, planned, settle
 
 
@@ -28,13 +23,6 @@ def put_many(inbox, number):
 
 def backlogs(inbox, seconds=0):
     return {one.name: one for one in read_overview(inbox, at(seconds)).handler_backlogs}
-
-
-def test_without_unfinished_and_dead_runs_there_is_nothing(inbox):
-    put(inbox, "k", "h")
-    settle(inbox, claim(inbox, 1))
-
-    assert backlogs(inbox) == {}
 
 
 def test_each_state_is_counted_by_handler(inbox):
@@ -179,26 +167,3 @@ def test_the_runs_of_all_names_of_a_paused_handler_are_paused(inbox, paused):
         ("name", 1, 0),
         ("other", 0, 1),
     ]
-
-
-def test_it_is_found_by_indexes_beside_many_finished_runs_without_statistics(inbox, where):
-    for number in range(6):
-        put(inbox, f"k{number}", f"h{number % 3}", order_key="one" if number % 2 else None)
-    fill(where, 20_000)
-
-    plans = query_plans(inbox, lambda: read_overview(inbox, at(1)))
-
-    # With a bitmap all rows of the index are read: for the least handler, those of all handlers.
-    all_rows = re.compile(r"Bitmap|Seq Scan on run\b|SCAN run\b(?! USING)")
-    of_runs = [plan for plan in plans if "run_claim_idx" in plan]
-    assert len(of_runs) == 1
-    assert "run_dead_idx" in of_runs[0]
-    assert "run_order_idx" in of_runs[0]
-    assert not all_rows.search(of_runs[0])
-    (control,) = query_plans(inbox, lambda: failed_with(inbox, "x"))
-    assert all_rows.search(control)
-
-
-def failed_with(inbox, error):
-    with inbox.database.read() as connection:
-        connection.execute(select(run.c.handler).where(run.c.last_error == error))

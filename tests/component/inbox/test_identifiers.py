@@ -14,7 +14,6 @@ from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import IssueState, change_issue, list_issues
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.operations import erase, replay
-from billhook.inbox.retention import Cutoffs
 from billhook.inbox.schema import delivery
 from billhook.inbox.searches import neighbours
 from support.inbox_view import NOON, change, incoming, rows
@@ -117,15 +116,6 @@ def test_a_delivery_that_is_read_again_is_about_what_it_is_read_as(inbox, where)
     plan(inbox, RunPlan(delivery_id, error="not readable"))
 
     assert rows(where, COLUMNS, delivery_id) == [(None, None, None)]
-
-
-def test_erased_and_pruned_deliveries_are_about_nothing(inbox, where):
-    erased, pruned = put(inbox, "k1", "cus_1", "inv_1", "1"), put(inbox, "k2", "cus_1", "inv_1", "1")
-    erase(inbox, [erased], NOON)
-    inbox.prune(Cutoffs.of(LATER, 1.0))
-
-    assert rows(where, COLUMNS, erased) + rows(where, COLUMNS, pruned) == [(None, None, None)] * 2
-    assert found(inbox, "cus_1") == []
 
 
 def test_an_issue_says_what_its_deliveries_are_about_until_they_are_erased(inbox):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -32,8 +31,7 @@ from billhook.inbox.operations import discard, erase, replay
 from billhook.inbox.retention import Cutoffs
 from support.inbox_view import NOON, change, column, incoming, value
 from support.query_plans import fill, query_plans, statements
-from support.runs import claim, planned
-from support.runs import settle as settle_all
+from support.runs import claim, failed, planned, settle
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SECOND = timedelta(seconds=1)
@@ -41,9 +39,7 @@ SECOND = timedelta(seconds=1)
 
 def fail(inbox, key, at=NOON, *, state=RunState.DEAD, group="bug", error="ValueError: cus_1 is gone"):
     """A delivery whose handler fails; returns its id."""
-    delivery_id = planned(inbox, "h", key=key, seconds=seconds_to(at), at=at)
-    settle(inbox, claimed(inbox, at, only=delivery_id), at, state=state, group=group, error=error)
-    return delivery_id
+    return failed(inbox, key, seconds_to(at), state, group=group, error=error)
 
 
 def seconds_to(at):
@@ -55,11 +51,8 @@ def claimed(inbox, at, only):
     return one
 
 
-def settle(inbox, claim, at, *, state=RunState.SUCCEEDED, group=None, error=None):
-    due_at = at + MINUTE if state is RunState.DUE else None
-    texts = {"error": error, "traceback": error and f"Traceback\n{error}"}
-    place = group and "shop.py:7 in book"
-    settle_all(inbox, [claim], state, seconds_to(at), due_at=due_at, group=group, place=place, **texts)
+def succeed(inbox, delivery_id, at):
+    settle(inbox, [claimed(inbox, at, delivery_id)], seconds=seconds_to(at))
 
 
 def of_kind(inbox, kind):
@@ -69,13 +62,6 @@ def of_kind(inbox, kind):
 def only(inbox, kind=IssueKind.FAILURE):
     (one,) = of_kind(inbox, kind)
     return one
-
-
-def test_an_idle_inbox_has_none_and_nothing_is_written(inbox, where):
-    assert update_issues(inbox, NOON) == 0
-
-    assert list_issues(inbox) == []
-    assert value(where, "SELECT count(*) FROM billhook_issue") == 0
 
 
 def test_failures_of_one_bug_are_one_issue_whatever_their_ids(inbox):
@@ -122,17 +108,6 @@ def test_failures_of_many_issues_are_counted_by_hour_at_once_by_their_index(inbo
     assert "failure_fingerprint_idx" in plan
     assert "Seq Scan on failure" not in plan
     assert plan.count("SCAN failure") <= 1  # back from the newest, on SQLite
-
-
-def test_it_is_opened_once_however_often_it_happens(inbox, where):
-    fail(inbox, "a")
-    assert update_issues(inbox, NOON + MINUTE) > 0
-    fail(inbox, "b", NOON + 2 * MINUTE)
-
-    assert update_issues(inbox, NOON + 3 * MINUTE) == 0
-
-    assert only(inbox).opened_at == NOON + MINUTE
-    assert only(inbox).count == 2
 
 
 def test_a_resolved_issue_opens_again_with_the_next_failure_and_not_before(inbox):
@@ -196,7 +171,7 @@ def test_one_is_resolved_by_itself_when_its_runs_succeed_and_an_hour_is_quiet(in
     assert update_issues(inbox, NOON + 3 * HOUR) == 0
     retry = claimed(inbox, NOON + 2 * MINUTE, delivery_id)
     assert update_issues(inbox, NOON + 3 * HOUR) == 0  # nor while the retry runs
-    settle(inbox, retry, NOON + 2 * MINUTE)
+    settle(inbox, [retry], seconds=120)
 
     assert update_issues(inbox, NOON + 30 * MINUTE) == 0
     assert update_issues(inbox, NOON + 61 * MINUTE) == 1
@@ -284,7 +259,7 @@ def listed(inbox, one):
 
 def test_a_filter_selects_the_deliveries_of_an_issue_of_each_kind(inbox):
     done = fail(inbox, "done", state=RunState.DUE)
-    settle(inbox, claimed(inbox, NOON + MINUTE, done), NOON + MINUTE)
+    succeed(inbox, done, NOON + MINUTE)
     dead, other = fail(inbox, "dead"), fail(inbox, "other", group="another bug")
     reasons = ("the body is not JSON", "no amount", "the body is not JSON")
     unreadable = [quarantine(inbox, f"m{number}", reason) for number, reason in enumerate(reasons)]
@@ -299,19 +274,6 @@ def test_a_filter_selects_the_deliveries_of_an_issue_of_each_kind(inbox):
     assert of_kind(inbox, IssueKind.DEAD) == []
     assert listed(inbox, quarantined[2]) == [unreadable[2], unreadable[0]]
     assert page(inbox, DeliveryFilter(issue="0" * 12), 10) == []
-
-
-def test_the_deliveries_of_an_issue_are_found_by_indexes_beside_many(inbox, where):
-    fill(where, 20_000)
-    fail(inbox, "dead")
-    update_issues(inbox, NOON + MINUTE)
-    change(where, "ANALYZE")
-    one = only(inbox)
-
-    used = "\n".join(query_plans(inbox, lambda: page(inbox, DeliveryFilter(issue=one.id), 10)))
-
-    assert "run_dead_idx" in used
-    assert not re.search(r"Seq Scan on (?:delivery|run)|SCAN (?:delivery|run|failure)\b", used), used
 
 
 def quarantine(inbox, key, reason, at=NOON):
@@ -371,73 +333,28 @@ def test_a_lost_worker_and_an_interrupted_run(inbox, where):
     update_issues(inbox, NOON + MINUTE)
     assert list_issues(inbox) == []
 
-    settle_all(inbox, [interrupted], RunState.DUE, 60, due=60, error="it was stopped", uncounted=True)
+    settle(inbox, [interrupted], RunState.DUE, 60, due=60, error="it was stopped", uncounted=True)
     assert column(where, "SELECT fingerprint FROM failure") == [None, None]
 
 
-def test_what_is_over_for_long_is_forgotten(inbox, where):
-    quarantine(inbox, "k", "the body is not JSON")
-    update_issues(inbox, NOON + MINUTE)
-    (delivery_id,) = (one.examples[0] for one in of_kind(inbox, IssueKind.QUARANTINE))
-    erase(inbox, [delivery_id], NOON + MINUTE, discard_unfinished=True)
-    update_issues(inbox, NOON + 2 * MINUTE)
-    assert only(inbox, IssueKind.QUARANTINE).state is IssueState.RESOLVED
-
-    update_issues(inbox, NOON + issue_updates.KEPT_FOR + HOUR)
-
-    assert list_issues(inbox) == []
-
-
-def test_an_erased_deliverys_issues_lose_their_reasons_whatever_became_of_it_since(inbox):
-    dead = fail(inbox, "k1")
-    unreadable = quarantine(inbox, "k2", "no plan: Acme")
-    update_issues(inbox, NOON + MINUTE)
-    for one in list_issues(inbox):
-        change_issue(inbox, one.id, IssueState.RESOLVED, NOON + MINUTE, who="ada", why="Acme called")
-    replay(inbox, [dead], NOON + MINUTE)
-    settle(inbox, claimed(inbox, NOON + HOUR, dead), NOON + HOUR)
-    discard(inbox, [unreadable], "why", NOON + HOUR)
-
-    erase(inbox, [dead, unreadable], NOON + HOUR)
-
-    assert len(list_issues(inbox)) == 2
-    assert {one.why for one in list_issues(inbox)} == {None}
-    assert "Acme" not in "".join(one.title for one in list_issues(inbox))
-
-
-def test_erasing_a_delivery_clears_the_texts_of_its_issues(inbox):
+@pytest.mark.parametrize("is_over", [False, True])
+def test_erasing_a_delivery_clears_the_texts_of_its_issues_whatever_became_of_it_since(inbox, is_over):
     erased = [fail(inbox, "a", error="ValueError: Acme has no plan"), quarantine(inbox, "q", "for: Acme")]
     fail(inbox, "other", group="another bug", error="KeyError: Beta")
     update_issues(inbox, NOON + MINUTE)
+    state = IssueState.RESOLVED if is_over else IssueState.ACKNOWLEDGED
     for one in list_issues(inbox):
-        change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, NOON + MINUTE, who="ada", why="Acme called")
-    erase(inbox, erased, NOON + 2 * MINUTE)
+        change_issue(inbox, one.id, state, NOON + MINUTE, who="ada", why="Acme called")
+    if is_over:
+        replay(inbox, erased[:1], NOON + MINUTE)
+        succeed(inbox, erased[0], NOON + HOUR)
+        discard(inbox, erased[1:], "why", NOON + HOUR)
 
-    shown = {one.title: one.why for one in list_issues(inbox)}
-    assert shown["ValueError"] is None
-    assert shown["quarantined"] is None
-    assert shown["KeyError: Beta"] == "Acme called"  # the control: of a delivery that is not erased
+    erase(inbox, erased, NOON + HOUR)
 
-
-def test_a_quarantine_whose_reason_is_no_json_is_named_by_its_text(inbox):
-    planned(inbox, error="made by hand")
-
-    update_issues(inbox, NOON + MINUTE)
-
-    assert only(inbox, IssueKind.QUARANTINE).title == "made by hand"
-
-
-def test_an_issue_whose_failures_were_pruned_is_resolved(inbox):
-    fail(inbox, "a", state=RunState.DISCARDED)
-    assert update_issues(inbox, NOON) == 0  # a discarded run has no failure
-    delivery_id = fail(inbox, "b")
-    update_issues(inbox, NOON + MINUTE)
-    erase(inbox, [delivery_id], NOON + 2 * MINUTE)
-
-    update_issues(inbox, NOON + 3 * MINUTE)
-
-    assert only(inbox).state is IssueState.RESOLVED
-    assert list(failing_delivery_ids(inbox, only(inbox))) == []
+    # The control: of a delivery that is not erased.
+    shown = {"ValueError": None, "quarantined": None, "KeyError: Beta": "Acme called"}
+    assert {one.title: one.why for one in list_issues(inbox)} == shown
 
 
 def test_an_issue_whose_last_failure_was_pruned_keeps_no_text(inbox):
@@ -497,24 +414,6 @@ def test_of_more_issues_than_are_listed_the_resolved_ones_are_left_out(inbox, mo
         update_issues(inbox, at)
 
     assert [one.state for one in list_issues(inbox)] == [IssueState.OPEN, IssueState.RESOLVED]
-
-
-def test_two_processes_open_one_issue(inbox, where, monkeypatch):
-    fail(inbox, "a")
-    original = issue_updates.occurrences
-
-    def late(connection, now, figures):
-        found = original(connection, now, figures)
-        if not opened:
-            opened.append(True)
-            update_issues(inbox, now)  # another process, in between
-        return found
-
-    opened: list[bool] = []
-    monkeypatch.setattr(issue_updates, "occurrences", late)
-    update_issues(inbox, NOON + MINUTE)
-
-    assert value(where, "SELECT count(*) FROM billhook_issue") == 1
 
 
 def test_two_processes_that_open_the_same_issues_in_another_order_both_succeed(inbox, monkeypatch):
@@ -601,27 +500,6 @@ def test_a_look_costs_the_same_with_many_failures(inbox):
         update_issues(inbox, NOON + MINUTE, with_figures=False)
 
     assert len(asked) <= 9  # two of them begin and verify
-
-
-def test_a_look_reads_by_indexes_beside_many_finished_runs_and_failures(inbox, where):
-    for number in range(6):
-        fail(inbox, f"k{number}", group=f"bug {number}")
-    quarantine(inbox, "q", "the body is not JSON")
-    fill(where, 20_000)
-    change(
-        where,
-        "INSERT INTO failure (run_id, attempt, failed_at, error, fingerprint) "
-        "SELECT id, 1, finished_at, 'e', 'a bug' FROM run WHERE state = 'succeeded'",
-    )
-
-    plans = query_plans(inbox, lambda: update_issues(inbox, NOON, with_figures=False))
-
-    used = "\n".join(plans)
-    for index in ("failure_fingerprint_idx", "run_dead_idx", "delivery_failed_idx"):
-        assert index in used
-    table = "(?:run|failure|delivery)"
-    all_rows = re.compile(rf"Seq Scan on {table}\b|SCAN {table}\b(?! USING)")
-    assert not all_rows.search(used)
 
 
 def test_quarantined_deliveries_are_read_once_for_all_issues_of_a_list(inbox):

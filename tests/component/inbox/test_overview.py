@@ -12,7 +12,6 @@ from billhook.inbox import Counted, RunPlan, RunState, WorkerRecord, counts, ove
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import percentile, read_overview, read_periods
 from billhook.inbox.retention import Cutoffs
-from billhook.inbox.revision import REVISION
 from support.inbox_view import NOON, incoming, value
 from support.query_plans import fill, query_plans
 from support.runs import claim, settle
@@ -37,14 +36,6 @@ def run(inbox, state=RunState.SUCCEEDED, seconds=0.004, due_at=None):
 
 
 # --- backlog ------------------------------------------------------------------------------------------
-
-
-def test_an_empty_inbox_has_nothing(inbox):
-    found = read_overview(inbox, NOON)
-
-    assert found.backlog == overview.Backlog(0, 0, None, 0, 0, 0)
-    assert (found.revision, found.last_at, found.types, found.handlers) == (REVISION, None, [], [])
-    assert (found.refused, found.workers, found.paused) == ({}, [], [])
 
 
 def test_the_backlog_is_what_is_unread_in_progress_or_failed(inbox):

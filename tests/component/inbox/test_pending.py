@@ -26,10 +26,6 @@ def pending_at(inbox, seconds, *, unread=None, limit=10):
     return found, times.after(at(seconds))
 
 
-def test_an_empty_inbox_has_nothing_that_waits(inbox):
-    assert pending_at(inbox, 100) == ([], None)
-
-
 def test_unplanned_deliveries_are_pending_after_a_delay(inbox):
     first, second = put(inbox, "a"), put(inbox, "b", seconds=5)
 

@@ -23,8 +23,7 @@ from billhook.inbox.postgres import database as module
 from billhook.inbox.postgres import driver
 from billhook.inbox.revision import REVISION
 from billhook.program import install_command
-from support.apps import deliver, make_app
-from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value
+from support.inbox_view import NOON, change, end_sessions, incoming, open_inbox, postgres, rows, value
 from support.postgres import with_options
 from support.processes import in_children, until
 from support.proxy import proxied
@@ -230,19 +229,6 @@ def test_a_pool_without_a_free_connection_is_a_failure_of_storage(url, impatient
 # --- lost connections -----------------------------------------------------------------------------
 
 
-def terminate(url, name="billhook"):
-    """End the sessions of billhook in this schema; returns how many there were.
-
-    Those that were ended must go; the inbox may open others meanwhile.
-    """
-    sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = ? AND datname = current_database()"
-    ended = {pid for (pid,) in rows(url, sessions, name)}
-    for pid in ended:
-        rows(url, "SELECT pg_terminate_backend(CAST(? AS integer))", pid)
-    until(lambda: ended.isdisjoint(pid for (pid,) in rows(url, sessions, name)))
-    return len(ended)
-
-
 @pytest.fixture
 def named(url):
     """An inbox whose sessions can be told from others."""
@@ -255,7 +241,7 @@ def test_idle_connections_closed_by_the_server_are_reopened_silently(named, url)
     named.put(incoming("k1"))
     named.check_writable()
 
-    ended = terminate(url, f"named-{os.getpid()}")
+    ended = end_sessions(url, f"named-{os.getpid()}")
     status = named.put(incoming("k2")).status
     named.check_writable()
     stored = named.received(10)
@@ -281,7 +267,7 @@ def test_a_connection_lost_in_a_transaction_raises_and_rolls_back(named, url):
     def interrupted():
         with named.transaction("me") as transaction:
             transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
-            terminate(url, f"named-{os.getpid()}")
+            end_sessions(url, f"named-{os.getpid()}")
 
     with pytest.raises(InboxUnavailable, match="failed: "):
         interrupted()
@@ -290,17 +276,6 @@ def test_a_connection_lost_in_a_transaction_raises_and_rolls_back(named, url):
     assert rows(url, "SELECT * FROM run") == []
     with named.transaction("me") as transaction:
         assert transaction.plan([RunPlan(delivery_id, ("a",))], NOON) == [delivery_id]
-
-
-def test_a_connection_closed_by_either_side_is_lost(url):
-    with connected(url) as connection:
-        before = driver.is_lost(connection)
-        change(url, "SELECT pg_terminate_backend(?)", connection.info.backend_pid)
-        until(lambda: driver.is_lost(connection))
-        connection.close()
-
-        assert before is False
-        assert driver.is_lost(connection) is True
 
 
 def test_connections_that_are_lost_as_soon_as_they_are_made_are_a_failure_of_storage(url):
@@ -357,19 +332,6 @@ def test_an_unreachable_server_raises_one_line_without_the_password():
         assert "hunter2" not in f"{caught.value!r} {caught.value}"
         assert "\n" not in str(caught.value)
     inbox.close()
-
-
-def test_an_app_with_an_unreachable_server_starts_and_answers_503(tmp_path, caplog):
-    url = f"postgresql+psycopg://me:hunter2hunter2@127.0.0.1:{closed_port()}/billing"
-
-    app = make_app(tmp_path, BILLHOOK_INBOX_URL=url)
-    answer = deliver(app)
-    app.extensions["billhook"].close()
-
-    assert "Connection refused" in caplog.text
-    assert "deliveries get 503 until it recovers" in caplog.text
-    assert answer.status_code == 503
-    assert "hunter2" not in caplog.text
 
 
 def test_the_password_is_in_no_text_of_the_inbox_nor_in_its_log(url, caplog):

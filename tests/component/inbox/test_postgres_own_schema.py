@@ -36,10 +36,14 @@ def handle_one(inbox, key):
 # --- out of the app's sight -------------------------------------------------------------------------
 
 
-def test_an_upgrade_makes_a_schema_and_everything_works_there(database_url):
-    upgraded(database_url)
+@pytest.mark.parametrize(
+    ("options", "schema", "other"),
+    [("", "billhook", "public"), ('-csearch_path="My\\ hooks"', "My hooks", "billhook")],
+)
+def test_an_upgrade_makes_a_schema_and_everything_works_there(database_url, options, schema, other):
+    url = upgraded(with_options(database_url, options))
 
-    inbox = open_inbox(database_url)
+    inbox = open_inbox(url)
     handle_one(inbox, "k1")
     handle_one(inbox, "k2")
     inbox.check_writable()
@@ -47,9 +51,12 @@ def test_an_upgrade_makes_a_schema_and_everything_works_there(database_url):
     inbox.waker.wake()
 
     assert inbox.waker.wait(5)
-    assert tables(database_url, "billhook") == TABLES
-    assert tables(database_url, "public") == []
-    stored = rows(database_url, "SELECT key, state FROM billhook.delivery ORDER BY id")
+    assert (inbox.database.schema, tables(database_url, schema), tables(database_url, other)) == (
+        schema,
+        TABLES,
+        [],
+    )
+    stored = rows(database_url, f'SELECT key, state FROM "{schema}".delivery ORDER BY id')
     assert stored == [("k1", "done"), ("k2", "done")]
 
 
@@ -120,18 +127,6 @@ SCHEMAS = {
 
 def test_a_single_private_schema_in_the_url_is_the_inboxs_schema():
     assert {options: schema_from_options(options, "billhook") for options in SCHEMAS} == SCHEMAS
-
-
-def test_an_inbox_stays_in_the_schema_that_its_url_names(database_url):
-    named = with_options(database_url, '-csearch_path="My\\ hooks"')
-
-    upgraded(named)
-
-    inbox = open_inbox(named)
-    handle_one(inbox, "k")
-    assert inbox.database.schema == "My hooks"
-    assert tables(database_url, "My hooks") == TABLES
-    assert tables(database_url, "billhook") == []
 
 
 def test_a_name_that_would_need_care_is_refused():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import resource
 import threading
 import time
 from pathlib import Path
@@ -14,9 +12,9 @@ import pytest
 from billhook.engines.worker import Wakeup
 from billhook.inbox.postgres import database
 from billhook.inbox.postgres import waker as module
-from support.inbox_view import change, hang_up, open_inbox, rows
+from support.inbox_view import change, end_sessions, hang_up, open_inbox
 from support.postgres import fresh_schema, with_options
-from support.processes import until
+from support.processes import few_descriptors, repeated, until
 from support.proxy import proxied
 from support.templates import new_inbox
 from support.timeouts import scaled
@@ -49,30 +47,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.2)
 
 
-def hang_up_all(url):
-    """The server ends the wakers' sessions; returns when these are gone, not when there are no others."""
-    sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = ?"
-    ended = rows(url, sessions, NAME)
-    for (pid,) in ended:
-        rows(url, "SELECT pg_terminate_backend(?)", pid)
-    until(lambda: set(ended).isdisjoint(rows(url, sessions, NAME)))
-
-
 # --- notified, or not -----------------------------------------------------------------------------
-
-
-def test_many_notifications_are_one_wake_up_or_a_few(wakers):
-    listener, sender = wakers
-    listener.fileno()
-
-    for _ in range(500):
-        sender.wake()
-    heard = 0
-    while listener.wait(0.2):
-        heard += 1
-
-    assert 1 <= heard <= 500
-    assert listener.wait(0) is False
 
 
 def test_an_inbox_notifies_only_its_own_workers_in_a_shared_database(wakers, postgres_server):
@@ -99,7 +74,7 @@ def test_a_connection_that_the_server_ended_is_an_error_once_and_opened_again(wa
     sender.wake()
     assert listener.wait(5) is True
     time.sleep(0.3)  # it is older than the pause
-    hang_up_all(url)
+    end_sessions(url, NAME)
 
     def wait():
         for _ in range(3):  # the goodbye is read before the end
@@ -197,7 +172,7 @@ def test_a_terminated_connection_ends_the_wait_and_the_next_wait_has_a_new_one(i
     wakeup = Wakeup(inboxes[0])
     wakeup.clear()
     time.sleep(0.3)
-    hang_up_all(url)
+    end_sessions(url, NAME)
 
     started = time.monotonic()
     wakeup.wait(10)
@@ -216,52 +191,19 @@ def test_a_terminated_connection_ends_the_wait_and_the_next_wait_has_a_new_one(i
 
 def test_many_threads_notify_and_listen_and_no_descriptor_is_lost(inboxes, quick):
     listener, sender = (inbox.waker for inbox in inboxes)
-    errors, stop = [], threading.Event()
     sender.wake()
     listener.fileno()
     before = len(list(Path("/dev/fd").iterdir()))
 
-    def repeat(act):
-        while not stop.is_set():
-            try:
-                act()
-            except Exception as error:  # noqa: BLE001 - collected for the assertion
-                errors.append(error)
+    acts = (sender.wake, sender.wake, lambda: listener.wait(0), lambda: listener.wait(0.01))
 
-    acts = [sender.wake, sender.wake, lambda: listener.wait(0), lambda: listener.wait(0.01)]
-    threads = [threading.Thread(target=repeat, args=(act,)) for act in acts]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.5)
-    stop.set()
-    for thread in threads:
-        thread.join()
-
-    assert errors == []
+    assert repeated(0.5, *acts) == []
     assert len(list(Path("/dev/fd").iterdir())) == before
-
-
-@contextlib.contextmanager
-def no_descriptors_left():
-    """All that the process may open is open: a limit alone would leave the gaps below it free."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(one.name) for one in Path("/dev/fd").iterdir())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
-    fillers = []
-    try:
-        with contextlib.suppress(OSError):
-            while True:
-                fillers.append(os.open(os.devnull, os.O_RDONLY))
-        yield
-    finally:
-        for descriptor in fillers:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_process_without_descriptors_has_no_waker_and_survives(url):
     inbox = open_inbox(url)
-    with no_descriptors_left():
+    with few_descriptors():
         inbox.waker.wake()
         with pytest.raises(OSError, match="the waker's connection failed: "):
             inbox.waker.fileno()

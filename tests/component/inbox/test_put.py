@@ -58,16 +58,6 @@ def test_received_returns_the_oldest_first_or_a_single_delivery(inbox):
 # --- once per key ---------------------------------------------------------------------------------
 
 
-def test_a_repeated_key_is_a_duplicate_with_the_first_id(inbox, where):
-    first = inbox.put(incoming("k", body=b"1"))
-
-    second = inbox.put(incoming("k", body=b"1"))
-
-    assert (first.status, second.status) == (PutStatus.ACCEPTED, PutStatus.DUPLICATE)
-    assert first.delivery_id == second.delivery_id
-    assert rows(where, "SELECT body FROM delivery") == [(b"1",)]
-
-
 def test_a_repeated_key_is_a_duplicate_of_its_own_source_alone(inbox):
     deliveries = [incoming("k", source=source, body=source.encode()) for source in ("eu", "us")]
     stored = [inbox.put(one) for one in deliveries]

@@ -164,16 +164,6 @@ def test_keys_without_a_signed_time_are_kept_as_long_as_their_delivery():
         assert NOON - limits.delete_untimed_before == kept * DAY, (days, key_days)
 
 
-def test_pruning_continues_behind_kept_keys(inbox, where):
-    for number in range(3):
-        put(inbox, f"untimed-{number}", "done", days=100, timed=False)
-    prune_all(inbox, 30)
-    put(inbox, "timed", "done", days=50)
-
-    assert prune_all(inbox, 30) == ({}, {"done": 1})
-    assert len(states(where)) == 3
-
-
 def test_pruning_by_state_deletes_only_those_states(inbox, where):
     filled(inbox)
     prune_all(inbox, 1, states=[DeliveryState.DEAD])

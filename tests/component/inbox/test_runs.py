@@ -50,13 +50,6 @@ def test_a_plan_makes_one_due_run_for_each_handler(inbox, where):
     ]
 
 
-def test_a_delivery_without_handlers_is_done(inbox, where):
-    planned(inbox)
-
-    assert delivery_state(where) == "done"
-    assert runs(where) == []
-
-
 def test_an_unreadable_delivery_is_quarantined_with_its_error(inbox, where):
     ids = [inbox.put(incoming(key)).delivery_id for key in "abc"]
 
@@ -85,22 +78,6 @@ def test_no_plans_are_no_work(inbox):
         assert transaction.release([], NOON) is None
 
 
-def test_a_failed_transaction_changes_nothing(inbox, where):
-    delivery_id = inbox.put(incoming("k")).delivery_id
-
-    def fail():
-        with inbox.transaction(OWNER) as transaction:
-            transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
-            raise KeyError("in mid-turn")
-
-    with pytest.raises(KeyError, match="in mid-turn"):
-        fail()
-
-    assert delivery_state(where) == "received"
-    assert runs(where) == []
-    assert inbox.put(incoming("after")).status == "accepted"
-
-
 # --- claim ----------------------------------------------------------------------------------------
 
 
@@ -118,13 +95,6 @@ def test_an_attempt_is_counted_when_it_is_claimed(inbox, where):
     ]
 
 
-def test_a_leased_run_is_not_claimed_by_others(inbox):
-    planned(inbox, "a")
-    claim(inbox)
-
-    assert claim(inbox, seconds=29.9, owner="another") == []
-
-
 @pytest.mark.parametrize(("seconds", "only_first"), [(30, False), (60, True)])
 def test_leases_that_have_ended_expire_and_no_others(inbox, where, seconds, only_first):
     first, second = planned(inbox, "h", key="a"), planned(inbox, "h", key="b")
@@ -134,16 +104,6 @@ def test_leases_that_have_ended_expire_and_no_others(inbox, where, seconds, only
     claim(inbox, 0, seconds, only=first if only_first else None)
 
     assert runs(where, "state") == [("due",), ("running",)]
-
-
-def test_a_lease_that_ran_out_is_claimed_again_with_a_greater_token(inbox, where):
-    planned(inbox, "a")
-    tokens = [claim(inbox, seconds=31 * n)[0].token for n in range(4)]
-
-    assert [token - tokens[0] for token in tokens] == [0, 1, 2, 3]
-    assert runs(where, "attempts") == [(4,)]
-    assert column(where, "SELECT attempt FROM failure ORDER BY id") == [1, 2, 3]
-    assert "worker died" in column(where, "SELECT error FROM failure")[0]
 
 
 def test_a_run_is_not_claimed_before_its_time(inbox):
@@ -161,15 +121,6 @@ def test_claim_returns_the_longest_due_up_to_the_limit(inbox):
     first, second = claim(inbox, 3), claim(inbox, 3)
 
     assert [one.delivery.key for one in first + second] == ["k0", "k1", "k2", "k3", "k4"]
-
-
-def test_claim_can_be_limited_to_one_delivery(inbox):
-    planned(inbox, "a", key="k0")
-    wanted = planned(inbox, "a", "b", key="k1")
-
-    claimed = claim(inbox, only=wanted)
-
-    assert [(one.delivery.key, one.handler) for one in claimed] == [("k1", "a"), ("k1", "b")]
 
 
 def test_a_run_lost_in_a_queue_is_no_attempt_and_a_started_one_is(inbox, where):

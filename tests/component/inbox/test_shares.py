@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from billhook.inbox import RunState, shares
@@ -11,8 +9,7 @@ from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import list_issues
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.shares import CommonValue, first_release, known_issues, read_share
-from support.inbox_view import NOON, change, open_inbox
-from support.query_plans import fill, query_plans
+from support.inbox_view import NOON, open_inbox
 from support.runs import claim, planned, settle
 
 
@@ -89,18 +86,6 @@ def test_an_issue_of_no_handler_has_no_share(inbox):
     planned(inbox, error='{"error": "x"}')
 
     assert share(inbox, IssueKind.QUARANTINE) is None
-
-
-def test_it_is_read_by_indexes_beside_many(inbox, where):
-    fill(where, 20_000)
-    handle(inbox, "k", fails=True)
-    update_issues(inbox, NOON)
-    change(where, "ANALYZE")
-    (one,) = [each for each in list_issues(inbox) if each.kind is IssueKind.FAILURE]
-
-    used = "\n".join(query_plans(inbox, lambda: read_share(inbox, one)))
-
-    assert not re.search(r"Seq Scan on (?:delivery|run)|SCAN (?:delivery|run)\b", used), used
 
 
 def test_an_issue_occurs_since_a_release(where):

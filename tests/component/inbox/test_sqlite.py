@@ -20,16 +20,11 @@ from billhook.inbox.sqlite.driver import FORK_GUARD
 from billhook.inbox.sqlite.library import sqlite3
 from support.apps import make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
-from support.processes import run_command
+from support.processes import limited, run_command
 from support.sqlite_libraries import using
 from support.templates import new_inbox
 
 FRAME_BYTES = 4096 + 24
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "billhook.db"
 
 
 @pytest.fixture
@@ -74,18 +69,6 @@ def test_every_connection_is_in_wal_mode_and_fully_synchronous(inbox):
         found = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in expected}
 
     assert found == expected
-
-
-def test_the_log_is_moved_into_the_file_now_and_then(inbox, path, tmp_path):
-    for number in range(300):
-        inbox.put(incoming(f"k{number}"))
-
-    alone = tmp_path / "alone" / "copy.db"
-    alone.parent.mkdir()
-    alone.write_bytes(path.read_bytes())  # without the log beside it
-
-    assert value(alone, "SELECT count(*) FROM delivery") > 100
-    assert value(path, "SELECT count(*) FROM delivery") == 300
 
 
 COMMITS = 40
@@ -153,17 +136,13 @@ def test_a_lock_that_cannot_be_opened_is_a_failure_of_storage_until_it_can(inbox
 
 
 def test_a_disk_without_room_is_a_failure_of_storage_and_costs_no_descriptor(inbox, path):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     descriptors = []
 
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    try:
+    with limited(resource.RLIMIT_FSIZE, 0):
         for _ in range(10):
             with pytest.raises(InboxUnavailable, match=r"billhook\.db failed: "):
                 inbox.check_writable()
             descriptors.append(len(list(Path("/dev/fd").iterdir())))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
     assert descriptors[-1] == descriptors[1]
     inbox.check_writable()
@@ -259,20 +238,15 @@ def test_a_file_of_another_program_is_refused_and_nothing_in_it_or_beside_it_cha
     assert {one.name for one in path.parent.iterdir()} <= {path.name, f"{path.name}-lock"}
 
 
-def linked(path):
-    """A link to the file from another folder."""
+def test_another_programs_tables_that_are_in_its_log_alone_are_seen_behind_a_link_too(path):
     link = path.parent / "elsewhere" / "link.db"
     link.parent.mkdir()
     link.symlink_to(path)
-    return link
-
-
-def test_another_programs_tables_that_are_in_its_log_alone_are_seen_behind_a_link_too(path):
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("CREATE TABLE mine (x)")
 
-        for name, use in ((path, Inbox.prepare), (linked(path), Inbox.paused_handlers)):
+        for name, use in ((path, Inbox.prepare), (link, Inbox.paused_handlers)):
             told = rf"{name.name} holds tables of something else \(mine\) and no inbox"
             with pytest.raises(ConfigError, match=told):
                 use(Inbox(f"sqlite:///{name}"))
@@ -377,15 +351,6 @@ def test_a_log_that_was_left_is_taken_over_before_writing(path, of_a_fork):
         inbox.put(incoming("after"))
 
         assert other.execute("SELECT key FROM delivery ORDER BY id").fetchall() == [("before",), ("after",)]
-
-
-def test_the_file_may_be_a_symbolic_link(path):
-    open_inbox(path).close()
-
-    open_inbox(linked(path)).put(incoming("k"))
-
-    assert log_of(path).stat().st_size > 0
-    assert value(path, "SELECT count(*) FROM delivery") == 1
 
 
 def test_no_delivery_is_committed_beside_the_checkpoint_of_another_process(path):

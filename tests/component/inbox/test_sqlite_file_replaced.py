@@ -22,11 +22,6 @@ TOLD = (
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "billhook.db"
-
-
-@pytest.fixture
 def inbox(path):
     """An inbox whose log holds what a backup of it has not."""
     opened = open_inbox(path)

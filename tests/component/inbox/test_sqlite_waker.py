@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import shutil
 import stat
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from billhook.inbox.sqlite.waker import FifoWaker
+from support.processes import few_descriptors, repeated
 
 
 @pytest.fixture
@@ -77,26 +75,14 @@ def test_the_pipe_of_a_killed_process_is_removed_when_another_begins_to_listen(t
 def test_a_process_short_of_descriptors_notifies_whom_it_can_and_removes_no_pipe(tmp_path, wakers):
     listener, sender = wakers
     early, late = listener.listener(), listener.listener()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     sender.wake()  # has opened both
     assert (early.wait(0), late.wait(0)) == (True, True)
     sender.close()
     before = sorted((tmp_path / "pipes").iterdir())
-    held = []
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    try:
-        with contextlib.suppress(OSError):
-            while True:
-                held.append(os.open(os.devnull, os.O_RDONLY))
-        os.close(held.pop())  # enough to list the folder, and to open one of the two
-
+    with few_descriptors(1):  # enough to list the folder, and to open one of the two
         sender.wake()
         sender.wake()
         notified = [early.wait(0), late.wait(0)]
-    finally:
-        for descriptor in held:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     assert sorted(notified) == [False, True]
     assert sorted((tmp_path / "pipes").iterdir()) == before
@@ -152,28 +138,15 @@ def test_a_replaced_folder_is_an_error_for_the_listener_only(tmp_path, wakers):
 
 def test_many_threads_notify_while_listeners_open_and_close_and_no_descriptor_is_lost(wakers):
     listener, sender = wakers
-    errors, stop = [], threading.Event()
     before = len(list(Path("/dev/fd").iterdir()))
 
-    def notify():
-        while not stop.is_set():
-            try:
-                sender.wake()
-            except Exception as error:  # noqa: BLE001 - collected for the assertion
-                errors.append(error)
-
-    threads = [threading.Thread(target=notify) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + 0.5
-    while time.monotonic() < end:
+    def open_and_close():
         listener.fileno()
         with Path(os.devnull).open("rb") as other:  # closing a descriptor twice would close this one
             assert os.fstat(other.fileno())
         listener.close()
-    stop.set()
-    for thread in threads:
-        thread.join()
+
+    errors = repeated(0.5, *[sender.wake] * 4, open_and_close)
     sender.close()
 
     assert errors == []

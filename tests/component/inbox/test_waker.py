@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import time
+from pathlib import Path
 
 import pytest
 
 from support.inbox_view import open_inbox
-from support.processes import in_children
+from support.processes import in_children, limited
 
 
 @pytest.fixture
@@ -44,18 +46,13 @@ def test_a_notification_without_a_listener_is_lost_silently(wakers):
 
 
 def test_descriptors_beyond_what_select_takes_are_fine(wakers):
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard < 2_000:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2_000:
         pytest.skip("the machine allows too few descriptors")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (2_000, hard))
-    fillers = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
     listener, sender = wakers
-    try:
+    with limited(resource.RLIMIT_NOFILE, 2_000), contextlib.ExitStack() as fillers:
+        for _ in range(1_100):
+            fillers.enter_context(Path(os.devnull).open("rb"))
         assert listener.fileno() > 1_024
         sender.wake()
         assert listener.wait(5) is True
-    finally:
         listener.close()
-        for descriptor in fillers:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -24,7 +24,6 @@ from support.figures import advance, totals
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value
 from support.postgres import only_sqlite
 from support.processes import run_command, together, until
-from support.query_plans import query_plans
 from support.races import only_postgres
 from support.runs import LEASE, claim, handled, plan, planned, result_of, settle
 
@@ -168,17 +167,6 @@ def test_the_watermark_stays_while_nothing_happens(inbox, where, monkeypatch):
     monkeypatch.setattr(inbox.database, "write", None)
 
     assert inbox.advance_watermark(NOON + 2 * FAR) is False
-
-
-@only_sqlite
-def test_what_is_asked_every_few_seconds_is_found_by_indexes(inbox):
-    History(inbox).step()
-
-    plans = query_plans(inbox, lambda: inbox.advance_watermark(NOON + FAR))
-
-    steps = {step for plan in plans for step in plan.splitlines()}
-    assert len(steps) > 5
-    assert steps & {"SCAN run", "SCAN delivery", "SCAN failure"} == set()
 
 
 @pytest.mark.parametrize("back", [9, 10, 3600])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from billhook.inbox import WorkerRecord
 from billhook.inbox.worker_list import WorkerRun, list_workers
-from support.inbox_view import change, open_inbox
+from billhook.inbox.workers import record_stop
+from support.inbox_view import open_inbox
 from support.runs import at, claim, planned, settle
 
 
@@ -13,23 +14,18 @@ def seen(inbox, owner, started, *, last=None, host="a", engine="worker", threads
     inbox.record_worker(record, at(started if last is None else last))
 
 
-def stop(inbox, where, owner, seconds):
-    inbox.record_stop(owner)
-    change(
-        where,
-        "UPDATE billhook_worker SET stopped_at = ? WHERE owner = ?",
-        f"{at(seconds):%Y-%m-%d %H:%M:%S.000000}",
-        owner,
-    )
+def stop(inbox, owner, seconds):
+    with inbox.database.write() as connection:
+        record_stop(connection, owner, at(seconds))
 
 
 def listed(inbox, seconds):
     return {one.owner: one for one in list_workers(inbox, at(seconds))}
 
 
-def test_a_worker_runs_stopped_in_order_or_is_lost(inbox, where):
+def test_a_worker_runs_stopped_in_order_or_is_lost(inbox):
     seen(inbox, "stops", 0)
-    stop(inbox, where, "stops", 30)
+    stop(inbox, "stops", 30)
     seen(inbox, "is lost", 10)
     seen(inbox, "runs", 20, last=90)
 
@@ -41,14 +37,14 @@ def test_a_worker_runs_stopped_in_order_or_is_lost(inbox, where):
     assert [one.ended_at for one in after.values()] == [None, at(10), at(30)]
 
 
-def test_the_restarts_are_of_one_place_on_one_host(inbox, where):
+def test_the_restarts_are_of_one_place_on_one_host(inbox):
     for number in range(4):  # two at once, each restarted once
         seen(inbox, f"w{number}", 100 * (number // 2), last=90 + 100 * (number // 2))
     for number in range(3):  # one that crashes
         seen(inbox, f"b{number}", 10 * number, last=10 * number + 5, host="b")
     seen(inbox, "a thread", 500, engine="thread")
     seen(inbox, "c0", 0, host="c")
-    stop(inbox, where, "c0", 5)
+    stop(inbox, "c0", 5)
     seen(inbox, "c1", 10, host="c")  # after one that stopped in order
 
     found = {owner: one.restarts for owner, one in listed(inbox, 1000).items()}

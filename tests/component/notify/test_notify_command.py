@@ -16,8 +16,8 @@ GONE_SECONDS = 120
 
 
 @pytest.fixture
-def send(monkeypatch, notify_hook, tmp_path):
-    monkeypatch.setenv("BILLHOOK_NOTIFY_FILE", notify_hook.file)
+def send(monkeypatch, hook, notify_file, tmp_path):
+    monkeypatch.setenv("BILLHOOK_NOTIFY_FILE", notify_file(hook.url))
     monkeypatch.setenv("BILLHOOK_ENVIRONMENT", "staging")
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
 
@@ -28,11 +28,7 @@ def send(monkeypatch, notify_hook, tmp_path):
     return call
 
 
-def shown(hook):
-    return [title.partition("] ")[2] for title in hook.titles]
-
-
-def test_it_sends_once_though_no_worker_and_no_web_process_lives(send, notify_hook, tmp_path):
+def test_it_sends_once_though_no_worker_and_no_web_process_lives(send, hook, tmp_path):
     url = f"sqlite:///{tmp_path / 'billhook.db'}"
     inbox = Inbox(new_inbox(url))
     seen = datetime.now(UTC) - timedelta(seconds=GONE_SECONDS)
@@ -42,11 +38,10 @@ def test_it_sends_once_though_no_worker_and_no_web_process_lives(send, notify_ho
     results = [send(url) for _ in range(3)]
 
     assert [result.exit_code for result in results] == [0] * 3
-    assert shown(notify_hook) == ["critical: no worker is alive"]
-    assert notify_hook.titles[0].startswith("[billhook staging ")
+    assert hook.titles == ["[billhook staging] critical: no worker is alive"]
 
 
-def test_it_reports_a_database_that_is_away_once_without_it(send, notify_hook, tmp_path, monkeypatch):
+def test_it_reports_a_database_that_is_away_once_without_it(send, hook, tmp_path, monkeypatch):
     monkeypatch.setattr("billhook.notify.outage.TOLD_AFTER", timedelta(0))
     url = f"postgresql://nobody@127.0.0.1:{free_port()}/nothing"
 
@@ -54,10 +49,10 @@ def test_it_reports_a_database_that_is_away_once_without_it(send, notify_hook, t
 
     assert [result.exit_code for result in results] == [1] * 3
     assert "billhook doctor" in results[0].output
-    assert shown(notify_hook) == ["critical: the inbox cannot be read"]
+    assert hook.titles == ["[billhook staging] critical: the inbox cannot be read"]
 
 
-def test_it_goes_on_where_no_timer_is(send, notify_hook, tmp_path, monkeypatch):
+def test_it_goes_on_where_no_timer_is(send, hook, tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'billhook.db'}"
     inbox = Inbox(new_inbox(url))
     pauses = []
@@ -73,7 +68,7 @@ def test_it_goes_on_where_no_timer_is(send, notify_hook, tmp_path, monkeypatch):
     send(url, "--every", "20")
     inbox.close()
 
-    assert (pauses, shown(notify_hook)) == ([20] * 3, ["critical: no worker is alive"])
+    assert (pauses, hook.titles) == ([20] * 3, ["[billhook staging] critical: no worker is alive"])
 
 
 def test_without_addresses_it_says_what_to_do(monkeypatch):

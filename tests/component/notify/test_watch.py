@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billhook.clock import FrozenClock
 from billhook.engines import watch
 from billhook.engines.watch import WEB_PATIENCE, Watch
 from billhook.errors import InboxUnavailable
@@ -19,11 +18,6 @@ from support.inbox_view import NOON
 from support.processes import until
 
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-def clock():
-    return FrozenClock(NOON)
 
 
 def lose_a_worker(inbox, at):
@@ -135,17 +129,14 @@ def test_it_can_be_stopped_and_started_again(inbox, clock):
         assert told.calls.count("stop") == number
 
 
-def test_a_web_process_with_addresses_tells_that_the_only_worker_is_gone(app_with, monkeypatch, notify_hook):
+def test_a_web_process_with_addresses_tells_that_the_only_worker_is_gone(
+    app_with, monkeypatch, hook, notify_file
+):
     monkeypatch.setattr(watch, "WEB_SECONDS", 0.05)
-    app = app_with(BILLHOOK_ENGINE="worker", BILLHOOK_NOTIFY_FILE=notify_hook.file)
+    app = app_with(BILLHOOK_ENGINE="worker", BILLHOOK_NOTIFY_FILE=notify_file(hook.url))
     state = get_state(app)
     lose_a_worker(state.inbox, datetime.now(UTC) - timedelta(minutes=2))
 
     state.start()
 
-    until(
-        lambda: (
-            [title.partition("] ")[2] for title in notify_hook.titles] == ["critical: no worker is alive"]
-        ),
-        30,
-    )
+    until(lambda: hook.titles == ["[billhook] critical: no worker is alive"], 30)

@@ -61,14 +61,6 @@ def test_a_handler_that_returns_a_generator_fails(is_async):
     assert given == []
 
 
-def test_a_handler_gets_its_event_and_its_delivery():
-    given = []
-
-    attempt(lambda event, delivery: given.append((event, delivery)))
-
-    assert given == [(EVENT, DELIVERY)]
-
-
 def test_an_async_handler_or_object_is_awaited():
     given = []
 

@@ -51,25 +51,6 @@ def test_a_thread_keeps_a_loop_of_its_own_which_is_closed_with_it(loops):
     assert not loops.run(running_loop(), None).is_closed()
 
 
-def test_what_a_handler_opened_is_there_at_the_next_attempt(loops):
-    async def connect():
-        questions, answers = asyncio.Queue(), asyncio.Queue()
-
-        async def answer():
-            while question := await questions.get():
-                answers.put_nowait(question.upper())
-
-        return questions, answers, asyncio.create_task(answer())
-
-    async def ask(question):
-        questions.put_nowait(question)
-        return await answers.get()
-
-    questions, answers, _task = loops.run(connect(), None)
-
-    assert [loops.run(ask(question), LONG) for question in ("a", "b")] == ["A", "B"]
-
-
 def test_a_coroutine_runs_in_the_callers_context(loops):
     name = ContextVar("name")
 
