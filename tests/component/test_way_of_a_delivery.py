@@ -33,21 +33,7 @@ connection is looked at by what also works where eventlet has removed select.pol
 FILES = {"sqlite": 13, "postgresql": 15}
 WHOLE_FUNCTIONS = {"sqlite": 137, "postgresql": 137}
 WHOLE_FILES = {"sqlite": 34, "postgresql": 37}
-STEPS = {
-    "Scheme.verify",
-    "ingest",
-    "Committer._commit_batch",
-    "Worker._poll",
-    "Inbox.poll",
-    "Dispatcher.plan",
-    "Inbox.transaction",
-    "InboxTransaction.claim",
-    "HandlerPool.submit",
-    "Handler.__call__",
-    "HandlerPool.finished",
-    "settle",
-    "report",
-}
+STEPS = {"Scheme.verify", "Committer._commit_batch", "Worker._poll", "Handler.__call__", "settle"}
 """Some of the functions that a delivery takes, in each of its threads."""
 
 

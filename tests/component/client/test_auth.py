@@ -15,6 +15,7 @@ from billhook.client.retries import CallDeadline
 from billhook.client.session import TokenProvider, access_token
 from billhook.errors import AuthenticationFailed, InternalError, ServiceUnavailable, UnexpectedResponse
 from support.billing_service import (
+    A_PLAN,
     BROKEN,
     CLIENT_ID,
     LIMITED,
@@ -29,16 +30,12 @@ from support.billing_service import (
 )
 from support.processes import together
 
-PLAN = answered(
-    200,
-    {"plan": {"id": "p", "createdAt": "2026-01-01T00:00:00Z", "updatedAt": "2026-01-01T00:00:00Z"}},
-)
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
 def _plan(service):
-    service.always("GET /plans/p", PLAN)
+    service.always("GET /plans/p", A_PLAN)
 
 
 def test_the_first_call_logs_in_once_for_all_calls(service, client):
