@@ -132,15 +132,6 @@ def test_commands_without_an_inbox_fail_and_create_no_file(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_an_inbox_in_a_folder_that_is_not_there_the_folder_is_named(run, tmp_path):
-    result = run("status", INBOX_URL=f"sqlite:///{tmp_path}/none/b.db")
-
-    assert result.exit_code == 2
-    assert result.stderr == (
-        f"Error: the inbox's folder {tmp_path}/none does not exist: make it, or correct BILLHOOK_INBOX_URL\n"
-    )
-
-
 def test_a_list_on_a_narrow_terminal_is_one_line_a_delivery(run, shop, monkeypatch):
     deliver(shop.app, b"{}", "CurrencyCommitmentUsageCrossed", message_id="k" * 100)
     monkeypatch.setenv("COLUMNS", "80")

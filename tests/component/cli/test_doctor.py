@@ -250,13 +250,6 @@ def examine(app, *arguments: str) -> dict[str, dict[str, str]]:
     return found_in(app.test_cli_runner().invoke(args=["billhook", "doctor", "--json", *arguments]))
 
 
-def test_an_app_without_faults_has_no_findings(shop):
-    app = shop()
-    deliver(app, sample(InvoiceApproved).to_json(), "InvoiceApproved")
-
-    assert examine(app) == {}
-
-
 def test_handlers_without_a_time_out_are_a_finding_that_names_some(shop):
     handlers = Handlers()
     for number in range(10):
@@ -363,7 +356,7 @@ def test_unknown_fields_values_and_types_are_told_with_examples_and_the_change(s
     ]
     field, brand_new = notes["unknown-field"], notes["unknown-type"]
     assert "in 1 of the newest deliveries" in field["what"]
-    assert r"\x1b[31mSUMMERx" in field["what"]
+    assert ("SUMMERx" in field["what"], "\x1b" in field["what"]) == (True, False)
     assert len(field["what"]) < 200
     assert field["remedy"].endswith("discount_code: StrictStr | None = None")
     assert notes["unknown-value"]["remedy"].endswith(": REFUNDED = 'Refunded'")

@@ -40,13 +40,6 @@ def deliveries(app) -> list[tuple[str, str]]:
     return [(one["source"], one["standing"]) for one in json.loads(listed.stdout)]
 
 
-def test_an_apps_tests_use_the_commands(app):
-    assert deliveries(app) == []
-    assert "book" in run(app, "handlers").stdout
-    assert "deliveries" in run(app, "--help").stdout
-    assert "No such command 'nope'" in run(app, "nope").stderr
-
-
 def test_a_mistyped_command_is_named_where_another_lacks_its_extra(app, monkeypatch):
     monkeypatch.setitem(sys.modules, "billhook.cli.api", None)  # importing it fails
 

@@ -211,16 +211,6 @@ def test_an_issue_replays_no_run_that_succeeds_meanwhile(failing, monkeypatch):
     assert done == "Replayed: 2 runs are due again."
 
 
-def test_a_quarantined_delivery_is_read_again(site):
-    made = site()
-    number = made.deliver(b"{broken")
-
-    done = made.act(f"deliveries/{number}/replay")
-
-    assert "Read it again" in made.get(f"deliveries/{number}").text or status(made, number) == "received"
-    assert done == "Replayed: 1 delivery is read again."
-
-
 def test_an_issue_is_replayed_and_no_other(failing):
     failing.broken[:] = [RuntimeError("something else")]
     other = failing.deliver(APPROVED.replace(b"inv_1", b"inv_9"))
