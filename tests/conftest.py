@@ -36,6 +36,7 @@ from support.postgres import (
     own_servers,
     required,
 )
+from support.processes import clean_environment
 from support.server import Server, gunicorn
 from support.templates import drop_spares, keep_spare, new_inbox
 
@@ -155,6 +156,13 @@ def apps_of_this_test() -> Iterator[None]:
     yield
     program._programs.clear()
     program._programs.update(before)
+
+
+@pytest.fixture
+def no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave no option of billhook, Flask or gunicorn in the environment."""
+    for name in os.environ.keys() - clean_environment().keys():
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import pytest
 
 from support.browser import WatchedPage
 from support.postgres import STARTED_WITH
+from support.processes import clean_environment
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "deploy" / "pictures"
@@ -29,22 +29,12 @@ MOST_BYTES = 120_000
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory) -> Iterator[dict[str, Any]]:
     """Where the pages of a demo are, and how to log in."""
-    environ = {
-        name: text for name, text in os.environ.items() if not name.startswith(("BILLHOOK_", "FLASK_"))
-    }
-    environ["TMPDIR"] = str(tmp_path_factory.mktemp("demo"))
+    environ = clean_environment(TMPDIR=str(tmp_path_factory.mktemp("demo")))
     command = [sys.executable, "-m", "billhook", "demo", "--stay", "--json"]
     demo = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
     assert demo.stdout is not None
-    text = ""
-    for line in demo.stdout:
-        text += line
-        try:
-            found = json.loads(text)
-        except ValueError:
-            continue
-        break
-    yield found["addresses"]
+    printed = "".join(iter(demo.stdout.readline, "}\n")) + "}"
+    yield json.loads(printed)["addresses"]
     demo.send_signal(signal.SIGINT)
     demo.communicate(timeout=90)
 

@@ -11,19 +11,14 @@ from prometheus_client import generate_latest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from billhook import Handlers
 from billhook.cli import main
 from billhook.clock import FrozenClock
 from billhook.errors import ConfigError
-from billhook.events import PingTest
-from billhook.extension import get_state
-from billhook.inbox import Counted, Inbox, RunPlan, RunState, WorkerRecord
-from billhook.inbox.issue_updates import update_issues
+from billhook.inbox import Inbox, WorkerRecord
 from billhook.metrics import InboxCollector, _registry, metrics_blueprint, metrics_text
 from billhook.standalone import create_app
 from support.apps import deliver
 from support.inbox_view import NOON, incoming, open_inbox
-from support.runs import result_of
 from support.signing import SECRET
 from support.templates import new_inbox
 
@@ -50,81 +45,6 @@ def scrape(inbox, at=NOON):
     for collector in list(registry._collector_to_names):
         collector._clock = FrozenClock(at)
     return samples(generate_latest(registry).decode())
-
-
-def handle(inbox, key, state=RunState.SUCCEEDED, seconds=0.03, handler="h"):
-    delivery_id = inbox.put(incoming(key)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, (handler,))], NOON)
-        (one,) = transaction.claim(1, NOON, NOON + timedelta(seconds=30))
-        error = None if state is RunState.SUCCEEDED else "e"
-        transaction.settle([result_of(one, state, 0, error=error, duration_seconds=seconds)])
-
-
-def test_a_scrape_has_deliveries_attempts_and_durations(inbox):
-    handle(inbox, "a")
-    handle(inbox, "b", RunState.DEAD, seconds=3.0)
-    inbox.count(Counted.DUPLICATE, NOON, source="default", event_type="PingTest")
-    inbox.count(Counted.REFUSED, NOON, source="default", cause="stale", duration_seconds=400)
-    inbox._counts.close()
-
-    found = scrape(inbox)
-
-    def deliveries(result):
-        labels = (("result", result), ("source", "default"), ("type", "PingTest"))
-        return found["billhook_deliveries_total", *labels]
-
-    def duration(part, *labels):
-        return found["billhook_attempt_duration_seconds_" + part, ("handler", "h"), *labels]
-
-    assert (deliveries("accepted"), deliveries("duplicate")) == (2, 1)
-    assert found["billhook_deliveries_refused_total", ("cause", "stale"), ("source", "default")] == 1
-    attempts = {name[2][1]: value for name, value in found.items() if name[0] == "billhook_attempts_total"}
-    assert attempts == {"succeeded": 1, "failed": 0, "dead": 1, "discarded": 0}
-    assert [duration("bucket", ("le", bound)) for bound in ("0.02", "0.05", "2", "5", "+Inf")] == [
-        0,
-        1,
-        1,
-        2,
-        2,
-    ]
-    assert (duration("count"), duration("sum")) == (2, pytest.approx(3.03))
-
-
-def test_a_scrape_has_the_state_of_now(inbox):
-    handle(inbox, "dead", RunState.DEAD)
-    inbox.put(incoming("unread"))
-    inbox.pause_handler("h", None, NOON)
-    inbox.record_worker(WorkerRecord("gone", "thread", 1, NOON), NOON - timedelta(minutes=5))
-    inbox.record_worker(WorkerRecord("here", "worker", 1, NOON), NOON)
-    update_issues(inbox, NOON, with_figures=False)
-
-    found = scrape(inbox)
-
-    stored = {name[1][1]: value for name, value in found.items() if name[0] == "billhook_deliveries_stored"}
-    assert stored == {"unread": 1, "in_progress": 0, "dead": 1, "quarantined": 0}
-    assert found[("billhook_oldest_unfinished_timestamp_seconds",)] == NOON.timestamp()
-    assert found["billhook_handler_paused_timestamp_seconds", ("handler", "h")] == NOON.timestamp()
-    assert found["billhook_last_delivery_timestamp_seconds", ("type", "PingTest")] == NOON.timestamp()
-    assert found["billhook_issues", ("state", "open")] == 2  # the dead run, and the worker that is gone
-    held = {
-        labels[0][1] for (name, *labels), value in found.items() if name == "billhook_condition" and value
-    }
-    assert held == {"dead", "paused", "lost-worker"}
-    assert found["billhook_issues", ("state", "acknowledged")] == 0
-    assert found["billhook_workers", ("engine", "worker")] == 1
-    assert found["billhook_workers", ("engine", "thread")] == 0
-
-
-def test_a_refusal_that_has_not_happened_is_shown_as_0_so_that_the_first_ones_are_an_increase(inbox):
-    """After an outage all its refusals are counted at once: the series would begin with its last value."""
-    handle(inbox, "a")
-
-    found = scrape(inbox)
-
-    refused = {dict(labels)["cause"]: value for (name, *labels), value in found.items() if "refused" in name}
-    assert refused.keys() >= {"storage", "deadline", "backlog", "resources", "mismatch", "stale", "future"}
-    assert set(refused.values()) == {0}
 
 
 def test_labels_are_bounded_whatever_types_a_sender_invents(app_with):
@@ -254,7 +174,7 @@ def test_a_token_file_that_is_missing_is_a_clear_error(tmp_path, monkeypatch):
 
 def test_the_command_prints_them_or_replaces_a_file(inbox, inbox_url, tmp_path, monkeypatch):
     monkeypatch.setenv("BILLHOOK_INBOX_URL", inbox_url)
-    handle(inbox, "a")
+    inbox.put(incoming("a"))
     file = tmp_path / "billhook.prom"
     file.write_text("old")
 
@@ -262,8 +182,8 @@ def test_the_command_prints_them_or_replaces_a_file(inbox, inbox_url, tmp_path, 
     result = CliRunner().invoke(main, ["metrics", "--output", str(file)])
     refused = CliRunner().invoke(main, ["metrics", "--output", str(tmp_path / "none" / "x.prom")])
 
-    labels = (("handler", "h"), ("result", "succeeded"))
-    assert samples(printed.stdout)["billhook_attempts_total", *labels] == 1
+    labels = (("result", "accepted"), ("source", "default"), ("type", "PingTest"))
+    assert samples(printed.stdout)["billhook_deliveries_total", *labels] == 1
     assert (result.exit_code, result.output) == (0, "")
     assert samples(file.read_text())[("billhook_inbox_up",)] == 1
     assert [one.name for one in tmp_path.glob("*.prom*")] == ["billhook.prom"]
@@ -278,24 +198,10 @@ def test_registering_the_collector_does_not_read_the_inbox():
     assert [type(one) for one in registry._collector_to_names] == [InboxCollector]
 
 
-def test_an_app_knows_which_handlers_have_as_many_runs_as_they_may(app_with):
-    group = Handlers()
-
-    @group.on(PingTest, at_most=1)
-    def slow(event): ...
-
-    app = app_with(handlers=[group], BILLHOOK_ENGINE="worker")
-    inbox = get_state(app).inbox
-    (name,) = inbox.limits()
-    for number in range(3):
-        delivery_id = inbox.put(incoming(f"k{number}")).delivery_id
-        with inbox.transaction("w", inbox.limits()) as transaction:
-            transaction.plan([RunPlan(delivery_id, (name,))], NOON)
-            transaction.claim(3, NOON, NOON + timedelta(seconds=30))
+def test_an_engine_whose_last_worker_is_gone_is_shown_with_0(inbox):
+    for name, engine, ago in (("gone", "thread", 5), ("here", "worker", 0)):
+        inbox.record_worker(WorkerRecord(name, engine, 1, NOON), NOON - timedelta(minutes=ago))
 
     found = scrape(inbox)
 
-    runs = {
-        state: found["billhook_runs", ("handler", name), ("state", state)] for state in ("running", "limited")
-    }
-    assert runs == {"running": 1, "limited": 2}
+    assert [found["billhook_workers", ("engine", engine)] for engine in ("thread", "worker")] == [0, 1]

@@ -36,14 +36,11 @@ def ping(event):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch, no_options):
     """A working folder of the test's own with an inbox, and nothing left of what was imported from it."""
     new_inbox(f"sqlite:///{tmp_path / 'billhook.db'}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
-    for name in list(os.environ):
-        if name.startswith("BILLHOOK_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("BILLHOOK_SECRETS", SECRET)
     monkeypatch.setenv("BILLHOOK_ENGINE", "inline")
     before = set(sys.modules)

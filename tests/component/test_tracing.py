@@ -183,11 +183,9 @@ def test_instrumented_during_an_attempt_its_end_is_passed_over(app_with, exporte
     assert exporter.get_finished_spans() == ()
 
 
-def test_opentelemetry_is_not_imported_unless_asked_for_and_its_absence_is_named():
+def test_the_absence_of_opentelemetry_is_named():
     program = """
-import sys
-import billhook, billhook.standalone, billhook.tracing, billhook.engines, billhook.cli
-print([name for name in sys.modules if name.startswith("opentelemetry")])
+import sys, billhook.tracing
 sys.modules["opentelemetry"] = None
 try:
     billhook.tracing.instrument()
@@ -196,7 +194,4 @@ except Exception as error:
 """
     ran = run_command([sys.executable, "-c", program], check=True)
 
-    assert ran.stdout.splitlines() == [
-        "[]",
-        f"MissingExtra billhook.tracing needs the extra otel: {install_command('otel')}",
-    ]
+    assert ran.stdout == f"MissingExtra billhook.tracing needs the extra otel: {install_command('otel')}\n"

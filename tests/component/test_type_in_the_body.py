@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from billhook import Handlers, Source, signals
-from billhook.events import Event, InvoiceApproved, UnknownEvent
+from billhook.events import Event, InvoiceApproved
 from billhook.events.base import _registered
 from billhook.extension import get_state
 from billhook.inbox.operations import erase, replay
@@ -98,29 +98,6 @@ def test_the_default_source_has_its_field_by_an_option(app_with, clock):
     assert stored(app) == [("a b", "event.type", "done", None, "")]
 
 
-def test_types_with_and_without_a_class_reach_their_handlers_in_one_plan(acme):
-    handlers, seen = Handlers(), []
-
-    @handlers.on(InvoiceApproved)
-    def approved(event):
-        seen.append(event.invoice_id)
-
-    @handlers.on_unknown()
-    def unknown(event: UnknownEvent):
-        seen.append((event.type, event.data["n"]))
-
-    app = acme(handlers)
-    send(app, {"type": "invoice.paid", "n": 1}, "a")
-    deliver(app, b'{"date":"2026-01-15T09:30:00Z","invoiceId":"inv_1"}', "InvoiceApproved", message_id="b",
-            at=get_state(app).dispatcher.clock.now())  # fmt: skip
-    send(app, {"type": "a b", "n": 2}, "c")
-
-    get_state(app).handle_due()
-
-    assert seen == [("invoice.paid", 1), "inv_1", ("a b", 2)]
-    assert [row[0] for row in stored(app)] == ["invoice.paid", "InvoiceApproved", "a b"]
-
-
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -175,23 +152,6 @@ def test_the_same_bytes_are_a_duplicate_before_and_after_they_are_read(acme):
 
     assert stored(app) == [("a.first", "type", "done", None, "")]
     assert seen == [("acme", "msg_1", ""), ("acme", "msg_1", "a.first")]
-
-
-@pytest.mark.parametrize("read", [False, True])
-def test_other_bytes_of_the_key_are_a_conflict_whatever_type_they_name(acme, read):
-    app = acme()
-    send(app, A)
-    if read:
-        get_state(app).handle_due()
-
-    # Another type, and the same type with other bytes; each is kept once.
-    changed = {**A, "n": 2}
-    assert [send(app, each) for each in (B, changed, B, changed)] == ["accepted"] * 2 + ["duplicate"] * 2
-    get_state(app).handle_due()
-
-    found = stored(app, "event_type, state, error, conflict_of")
-    assert found[0] == ("a.first", "done", None, None)
-    assert found[1:] == [("", "quarantined", "content conflict with delivery 1", 1)] * 2
 
 
 def test_a_conflict_is_read_when_an_operator_replays_it(acme):

@@ -6,7 +6,8 @@ import asyncio
 import re
 import sys
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -33,21 +34,7 @@ connection is looked at by what also works where eventlet has removed select.pol
 FILES = {"sqlite": 13, "postgresql": 15}
 WHOLE_FUNCTIONS = {"sqlite": 137, "postgresql": 137}
 WHOLE_FILES = {"sqlite": 34, "postgresql": 37}
-STEPS = {
-    "Scheme.verify",
-    "ingest",
-    "Committer._commit_batch",
-    "Worker._poll",
-    "Inbox.poll",
-    "Dispatcher.plan",
-    "Inbox.transaction",
-    "InboxTransaction.claim",
-    "HandlerPool.submit",
-    "Handler.__call__",
-    "HandlerPool.finished",
-    "settle",
-    "report",
-}
+STEPS = {"Scheme.verify", "Committer._commit_batch", "Worker._poll", "Handler.__call__", "settle"}
 """Some of the functions that a delivery takes, in each of its threads."""
 
 
@@ -122,35 +109,30 @@ def _deliver_through_flask(app: Flask, way: Way) -> list[int]:
     return statuses
 
 
-@pytest.fixture
-def followed(plain_app, inbox_url, monkeypatch):
-    """Delivers through a door, and returns the way of the last delivery."""
-
-    def follow(door: str) -> Way:
-        for signal in SIGNALS:  # observers that other tests left would have the answer made in a thread
-            monkeypatch.setattr(signal, "receivers", {})
-        way, before = Way(_delays_the_answer), sys.getprofile()
-        threading.setprofile(way.enter)
-        sys.setprofile(way.enter)
-        try:
-            app = plain_app(BILLHOOK_INBOX_URL=inbox_url)
-            Billhook(app)
-            if door == "asgi":
-                statuses = asyncio.run(_deliver_on_a_loop(app, way))
-            else:
-                statuses = _deliver_through_flask(app, way)
-        finally:
-            threading.setprofile(None)
-            sys.setprofile(before)
-        assert statuses == [200] * 4
-        return way
-
-    return follow
+DOORS = {"asgi": lambda *to: asyncio.run(_deliver_on_a_loop(*to)), "flask": _deliver_through_flask}
 
 
-@pytest.mark.parametrize("door", ["asgi", "flask"])
-def test_the_way_of_a_delivery_is_short(followed, door, inbox_url):
-    way = followed(door)
+@contextmanager
+def _followed(way: Way) -> Iterator[None]:
+    before = sys.getprofile()
+    threading.setprofile(way.enter)
+    sys.setprofile(way.enter)
+    try:
+        yield
+    finally:
+        threading.setprofile(None)
+        sys.setprofile(before)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_way_of_a_delivery_is_short(plain_app, inbox_url, monkeypatch, door):
+    for signal in SIGNALS:  # observers that other tests left would have the answer made in a thread
+        monkeypatch.setattr(signal, "receivers", {})
+    way = Way(_delays_the_answer)
+    with _followed(way):
+        app = plain_app(BILLHOOK_INBOX_URL=inbox_url)
+        Billhook(app)
+        assert DOORS[door](app, way) == [200] * 4
 
     database = make_url(inbox_url).get_backend_name()
     # As one text: of a list pytest shows the beginning only.
@@ -183,29 +165,26 @@ def whole_way(plain_app, inbox_url, monkeypatch):
 
     app = plain_app(BILLHOOK_INBOX_URL=inbox_url, BILLHOOK_ENGINE="worker")
     Billhook(app, handlers=[handlers])
-    way, before = Way(lambda _: True), sys.getprofile()
-    threading.setprofile(way.enter)
-    worker = get_state(app).worker(1)  # starts the handlers' thread
-    thread = threading.Thread(target=worker.run, name="worker", daemon=True)
-    sleeping = _sleeping(worker, monkeypatch)
-    thread.start()
-    sys.setprofile(way.enter)
-    try:
-        for number in range(3):
-            headers, client = signed(), app.test_client()
-            until(lambda: sleeping.is_set(), 20)
-            way.open = number == 2  # until then, what is made once is made
-            assert client.post(PATH, data=b"{}", headers=headers).status_code == 200
-            assert called.wait(20)
-            until(lambda number=number: _count_done(inbox_at(app)) == number + 1, 20)
-            until(lambda: sleeping.is_set(), 20)
-            way.open = False
-            called.clear()
-    finally:
-        threading.setprofile(None)
-        sys.setprofile(before)
-        worker.stop()
-        thread.join(20)
+    way = Way(lambda _: True)
+    with _followed(way):
+        worker = get_state(app).worker(1)  # starts the handlers' thread
+        thread = threading.Thread(target=worker.run, name="worker", daemon=True)
+        sleeping = _sleeping(worker, monkeypatch)
+        thread.start()
+        try:
+            for number in range(3):
+                headers, client = signed(), app.test_client()
+                until(lambda: sleeping.is_set(), 20)
+                way.open = number == 2  # until then, what is made once is made
+                assert client.post(PATH, data=b"{}", headers=headers).status_code == 200
+                assert called.wait(20)
+                until(lambda number=number: _count_done(inbox_at(app)) == number + 1, 20)
+                until(lambda: sleeping.is_set(), 20)
+                way.open = False
+                called.clear()
+        finally:
+            worker.stop()
+            thread.join(20)
     return way
 
 

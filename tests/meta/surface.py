@@ -12,13 +12,11 @@ import ast
 import inspect
 import json
 import logging
-import os
 import re
 import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,19 +32,16 @@ FILE = Path(__file__).with_name("surface.txt")
 if str(TESTS) not in sys.path:
     sys.path.insert(0, str(TESTS))
 
-from billhook import Handlers, signals, signing  # noqa: E402
+from billhook import signals, signing  # noqa: E402
 from billhook.cli import flask_group, main  # noqa: E402
 from billhook.cli.demo import report  # noqa: E402
 from billhook.cli.demo_expectations import samples  # noqa: E402
 from billhook.cli.output import CliError, UsageConfigError  # noqa: E402
 from billhook.effects import metadata as effect_tables  # noqa: E402
 from billhook.errors import ConfigError  # noqa: E402
-from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, sample  # noqa: E402
+from billhook.events import EVENT_TYPES  # noqa: E402
 from billhook.events.inspection import event_json_schema, schema_fields  # noqa: E402
-from billhook.extension import get_state  # noqa: E402
 from billhook.handlers.options import OPTIONS as HANDLER_OPTIONS  # noqa: E402
-from billhook.inbox.issues import list_issues  # noqa: E402
-from billhook.inbox.occurrences import IssueKind  # noqa: E402
 from billhook.inbox.schema import metadata as inbox_tables  # noqa: E402
 from billhook.logs import Fields  # noqa: E402
 from billhook.metrics import InboxCollector  # noqa: E402
@@ -55,52 +50,17 @@ from billhook.sandbox.pages.app import _create_app as pages_app  # noqa: E402
 from billhook.settings import OPTIONS, Option  # noqa: E402
 from billhook.signing.schemes import SCHEMES  # noqa: E402
 from billhook.standalone import create_app  # noqa: E402
-from support.apps import deliver, make_app  # noqa: E402
+from support.commands import commands  # noqa: E402
+from support.inbox_view import open_inbox  # noqa: E402
 from support.pages import PAGES  # noqa: E402
-from support.signing import OTHER_SECRET, SECRET, signed  # noqa: E402
+from support.signing import SECRET  # noqa: E402
 
-NOWHERE = "http://127.0.0.1:9/webhooks/billing"
-COMMANDS_WITH_JSON: dict[str, tuple[str, ...]] = {
-    "actions": (),
-    "check": (),
-    "db current": (),
-    "deliveries discard": ("2", "--reason", "lost", "--dry-run"),
-    "deliveries erase": ("--key", "m2", "--dry-run"),
-    "deliveries forward": ("2", "--to", NOWHERE, "--secret-file", "secret.txt"),
-    "deliveries list": ("--limit", "2"),
-    "deliveries prune": ("--dry-run",),
-    "deliveries replay": ("2",),
-    "deliveries resend": ("2", "--handler", "send", "--file", "body.json"),
-    "deliveries show": ("2",),
-    "doctor examine": (),
-    "doctor signature": ("--request", "request.http", "--secret-file", "secret.txt"),
-    "events": (),
-    "failures list": (),
-    "failures show": ("FAILURE",),
-    "handlers list": (),
-    "options": (),
-    "reconcile": ("--since", "1d"),
-    "send": ("InvoiceApproved", "--to", NOWHERE),
-    "status": (),
-    "subscribe": ("--callback-url", "https://shop.example/webhooks/billing", "--dry-run"),
-    "workers": (),
-}
-"""How each command is called whose `--json` is shown here; the demo's is made by its own report."""
-MAPS = {"refused", "by_type", "headers", "params", "addresses", "sample", "identifiers"}
+RECORDED = TESTS / "component" / "cli" / "recorded"
+MAPS = {"refused", "by_type", "headers", "params", "addresses", "sample", "identifiers", "options"}
 """Keys of --json below which the keys are data, such as names of headers."""
 
 
 # --- commands -----------------------------------------------------------------------------------------
-
-
-def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield each command of a group and below it, by what a user types."""
-    yield path, group
-    for name, command in sorted(group.commands.items()):
-        if isinstance(command, click.Group):
-            yield from commands(command, f"{path} {name}")
-        else:
-            yield f"{path} {name}", command
 
 
 def command_lines() -> Iterator[str]:
@@ -116,10 +76,10 @@ def command_lines() -> Iterator[str]:
             required = " required" if param.required else ""
             repeated = " repeated" if param.nargs == -1 or (is_option and param.multiple) else ""
             yield f"{path} {' / '.join(names)}{kind}{required}{repeated}{shown}"
-    both = {path.removeprefix("billhook") for path, _ in commands(flask_group, "billhook")}
-    for path, _ in commands(main, ""):
+    both = {path for path, _ in commands(flask_group)}
+    for path, _ in commands(main):
         if path not in both:
-            yield f"billhook{path}: not below `flask billhook`"
+            yield f"billhook {path}: not below `flask billhook`"
 
 
 def _type_name(kind: click.ParamType) -> str:
@@ -143,34 +103,26 @@ def exit_code_lines() -> Iterator[str]:
 
 
 def json_lines() -> Iterator[str]:
-    """Yield a line for each key of what the commands print with --json."""
-    token = "an-api-token-of-many-characters"
-    with _shop() as app, Sandbox(SandboxOptions(api_token=token)).run() as url:
-        app.config.update(
-            BILLHOOK_API_URL=url, BILLHOOK_API_CLIENT_ID="sandbox", BILLHOOK_API_REFRESH_TOKEN=token
-        )
-        Path("body.json").write_bytes(sample(InvoiceApproved).to_json())
-        for path, arguments in COMMANDS_WITH_JSON.items():
-            given = [_failure(app) if each == "FAILURE" else each for each in arguments]
-            result = app.test_cli_runner().invoke(args=["billhook", *path.split(), *given, "--json"])
-            yield from _keys_of(path, result.stdout)
-    runner = CliRunner()
-    with runner.isolation() as (out, *_):
+    """Yield a line for each key of what the commands print with --json, as it is recorded."""
+    paths = [path for path, command in commands(main) if not isinstance(command, click.Group)]
+    transcripts = "".join(file.read_text() for file in sorted(RECORDED.glob("*.txt")))
+    found: set[str] = set()
+    for line, printed in re.findall(r"\$ billhook (.+) --json(?! --).*\n((?:[\[\]{} ].*\n)+)", transcripts):
+        words = re.sub(r"\b[A-Z_]+=\S* ", "", line)
+        for path in paths:
+            if f"{words} ".startswith(f"{path} ") and not path.startswith("api "):  # the service's own
+                found |= {f"{path}: {key}" for key in _keys(_parsed(printed))}
+    with CliRunner().isolation() as (out, *_):
         report(samples(SECRET, datetime.now(UTC))[:1], 1.0, as_json=True)
-        yield from _keys_of("demo", out.getvalue().decode())
+        found |= {f"demo: {key}" for key in _keys(json.loads(out.getvalue()))}
+    yield from sorted(found)
 
 
-def _failure(app: Flask) -> str:
-    return next(one.id for one in list_issues(get_state(app).inbox) if one.kind is IssueKind.FAILURE)
-
-
-def _keys_of(command: str, printed: str) -> Iterator[str]:
+def _parsed(printed: str) -> Any:
     try:
-        found = [json.loads(printed)]
+        return json.loads(printed.replace(": MS", ": 0"))
     except ValueError:  # one object on each line
-        found = [json.loads(line) for line in printed.splitlines()]
-    assert found, command
-    yield from sorted({f"{command}: {key}" for one in found for key in _keys(one)})
+        return [json.loads(line) for line in printed.splitlines()]
 
 
 def _keys(value: Any, path: str = "") -> Iterator[str]:
@@ -184,44 +136,6 @@ def _keys(value: Any, path: str = "") -> Iterator[str]:
             here = f"{path}.{name}" if path else name
             yield here
             yield from _keys(below, here)
-
-
-@contextmanager
-def _shop() -> Iterator[Flask]:
-    """An app in a folder of its own whose inbox has a delivery of every kind."""
-    handlers = Handlers()
-
-    @handlers.on(InvoiceApproved, name="send", retry=[], pause_after=1)
-    def send(event: InvoiceApproved) -> None:
-        raise LookupError("no such invoice")
-
-    @handlers.on(PaymentFailed, name="book", ordered_by="customer_id", at_most=2)
-    def book(event: PaymentFailed) -> None:
-        pass
-
-    was, environment = Path.cwd(), dict(os.environ)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for key in [key for key in os.environ if key.startswith(("BILLHOOK_", "FLASK_"))]:
-            del os.environ[key]
-        os.chdir(folder)
-        app = make_app(folder, handlers=[handlers], BILLHOOK_ENGINE="inline", BILLHOOK_SECRETS=[SECRET])
-        try:
-            deliver(app, sample(PaymentFailed).to_json(), "PaymentFailed", message_id="m1")
-            deliver(app, sample(InvoiceApproved).to_json(), "InvoiceApproved", message_id="m2")
-            deliver(app, b"no JSON", "PaymentFailed", message_id="m3")
-            deliver(app, b"{}", "PingTest", message_id="m1")
-            app.test_client().post("/webhooks/billing")
-            request = [
-                f"{name}: {text}" for name, text in signed(b"{}", "PingTest", secret=OTHER_SECRET).items()
-            ]
-            Path("request.http").write_text("\n".join(["POST / HTTP/1.1", *request, "", "{}"]))
-            _write_secret(Path("secret.txt"), SECRET)
-            yield app
-        finally:
-            app.extensions["billhook"].close()
-            os.chdir(was)
-            os.environ.update(environment)
 
 
 def _write_secret(path: Path, text: str) -> None:
@@ -316,10 +230,11 @@ def signal_lines() -> Iterator[str]:
 
 def metric_lines() -> Iterator[str]:
     """Yield each metric with its kind and its labels."""
-    with _shop() as app:
-        inbox = app.extensions["billhook"].inbox
+    with tempfile.TemporaryDirectory() as name:
+        inbox = open_inbox(Path(name) / "billhook.db")
         for family in InboxCollector(lambda: inbox).collect():
             yield f"{family.name} {family.type} {', '.join(family._labelnames)}".rstrip()
+        inbox.close()
 
 
 def logger_lines() -> Iterator[str]:
@@ -334,7 +249,7 @@ def logger_lines() -> Iterator[str]:
 
 def route_lines() -> Iterator[str]:
     """Yield each route of the standalone receiver with all it can serve, and of the sandbox."""
-    with _shop(), tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name:
         for file, text in (
             ("users", "ops:a-password-of-many-characters"),
             ("token", "a-token-of-many-characters"),
@@ -344,6 +259,7 @@ def route_lines() -> Iterator[str]:
             {
                 "BILLHOOK_SECRETS": SECRET,
                 "BILLHOOK_ENGINE": "worker",
+                "BILLHOOK_INBOX_URL": f"sqlite:///{name}/billhook.db",
                 "BILLHOOK_DASHBOARD": f"{name}/users",
                 "BILLHOOK_METRICS_TOKEN_FILE": f"{name}/token",
             }

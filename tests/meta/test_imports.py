@@ -4,16 +4,42 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from support.processes import run_command
 
+WATCHED = {
+    *("alembic", "billhook.cli", "billhook.client", "billhook.resources", "cryptography", "gunicorn"),
+    *("httpx2", "opentelemetry", "rich", "sqlalchemy"),
+}
+APP = """
+import billhook, flask
+app = flask.Flask("shop", instance_path="/nowhere")
+app.config.update(BILLHOOK_SECRETS="MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", BILLHOOK_INBOX_URL="sqlite:///inbox.db")
+billhook.Billhook(app)
+"""
+HELP = """
+import billhook.cli
+from click.testing import CliRunner
+assert "api" in CliRunner().invoke(billhook.cli.main, ["--help"]).output
+"""
+BROUGHT = [
+    ("import billhook", set()),
+    ("import billhook.resources", {"billhook.resources"}),
+    ("import billhook.client", {"billhook.client", "billhook.resources", "httpx2"}),
+    ("import billhook.standalone, billhook.tracing, billhook.engines", {"sqlalchemy"}),
+    (APP, {"alembic", "sqlalchemy"}),  # it makes the inbox
+    (HELP, {"billhook.cli"}),
+]
 
-def test_importing_billhook_does_not_import_the_resources():
-    told = "print('billhook.resources' in sys.modules)"
-    code = f"import sys, billhook; {told}; import billhook.resources; {told}"
 
-    ran = run_command([sys.executable, "-c", code], check=True)
+@pytest.mark.parametrize(("program", "brought"), BROUGHT)
+def test_a_process_imports_what_it_needs_and_nothing_else(program, brought, tmp_path):
+    code = f"import sys\n{program}\nprint(*sys.modules)"
 
-    assert ran.stdout.split() == ["False", "True"]
+    ran = run_command([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+    assert WATCHED.intersection(ran.stdout.split()) == brought
 
 
 def test_shared_secrets_never_import_cryptography():

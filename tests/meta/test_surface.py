@@ -23,21 +23,3 @@ def test_the_surface_is_the_one_that_is_written_down():
     assert list(difflib.unified_diff(written, found, "surface.txt", "the code", n=0, lineterm="")) == [], (
         "python tests/meta/surface.py --write"
     )
-
-
-def test_each_command_with_json_is_called_for_its_keys():
-    surface = load()
-
-    with_json = {
-        path.removeprefix("billhook ")
-        for path, command in surface.commands(surface.main, "billhook")
-        if any("--json" in param.opts for param in command.params)
-    }
-
-    # The service's own answers, what runs until Ctrl-C, and the demo, which has a report of its own.
-    elsewhere = {path for path in with_json if path.startswith("api ")} | {
-        "demo",
-        "deliveries tail",
-        "sandbox",
-    }
-    assert with_json - elsewhere == set(surface.COMMANDS_WITH_JSON), "COMMANDS_WITH_JSON in surface.py"

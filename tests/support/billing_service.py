@@ -66,6 +66,8 @@ def error(status: int, kind: str, code: str, message: str = "as it is", **more: 
 REFUSED = error(401, "authentication_error", "authentication_failed", "the credentials are not good")
 LIMITED = error(429, "rate_limit_error", "rate_limit_exceeded", "too many requests")
 BROKEN = error(500, "api_error", "internal_error", "it is us")
+A_MOMENT = "2026-01-01T00:00:00Z"
+A_PLAN = answered(200, {"plan": {"id": "p", "createdAt": A_MOMENT, "updatedAt": A_MOMENT}})
 
 
 @dataclass(repr=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,15 +62,12 @@ def forgotten(tmp_path, monkeypatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def run(request, tmp_path, monkeypatch) -> Run:
+def run(request, tmp_path, monkeypatch, no_options) -> Run:
     """Runs `billhook …` in an empty folder; keyword arguments are BILLHOOK_ options.
 
     In a test that uses `inbox_url`, as `shop` does, on that inbox.
     """
     monkeypatch.chdir(tmp_path)
-    for name in list(os.environ):
-        if name.startswith(("BILLHOOK_", "FLASK_")):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "200")
     if "inbox_url" in request.fixturenames:
         monkeypatch.setenv("BILLHOOK_INBOX_URL", request.getfixturevalue("inbox_url"))

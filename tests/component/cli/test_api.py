@@ -129,17 +129,6 @@ def test_a_retried_call_prints_and_logs_nothing(api, service, caplog):
     assert (result.stderr, [record.message for record in caplog.records]) == ("", [])
 
 
-def test_an_error_of_the_service_exits_with_code_1(api, service):
-    service.answer("GET /plans/p", error(404, "invalid_request_error", "resource_not_found", "no such plan"))
-
-    result = api("plans", "get", "p")
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == (
-        "Error: GET /plans/{planId}: the service answered 404 resource_not_found: no such plan\n"
-    )
-
-
 def test_a_validation_error_names_the_field():
     import click
 

@@ -74,15 +74,14 @@ def test_the_options_that_are_printed_describe_the_scheme(asked, scheme, secret,
     given = dict(each.split("=", 1) for each in more)
     options = {"SIGNATURE": kind, **{f"SIGNATURE_{name}": text for name, text in given.items()}}
     options |= {"REPLAY_PROTECTION": "dedupe-only"} if kind == "body-hmac" else {}
-    code, told = asked(scheme, secret)
-    code_set, told_set = asked(scheme, secret, **options)
+    code, told = asked(scheme, secret, **options)
 
     (best,) = told["schemes"]
-    assert (code, code_set) == (0, 0)
+    assert code == 0
     assert best["options"] == {f"BILLHOOK_{name}": text for name, text in options.items()}
     made = configured_scheme(Settings.from_mapping(best["options"]))
     assert (type(made), made.headers) == (type(scheme), scheme.headers)
-    assert f"({scheme.name}) would accept this request" in " ".join(told_set["notes"])
+    assert f"({scheme.name}) would accept this request" in " ".join(told["notes"])
 
 
 def test_the_python_that_is_printed_receives_what_the_service_sends(asked, tmp_path):
@@ -108,24 +107,19 @@ def test_where_a_sender_names_the_type_is_told(asked):
         assert note.endswith(f"BILLHOOK_TYPE_{option}")
 
 
-def test_people_are_told_what_to_set_and_what_to_write(doctor):
-    told = []
-    for scheme in (TimestampedHMAC("Stripe-Signature"), SignatureTemplate(content="v0:{timestamp}:{body}")):
-        signed = sign_now(scheme)
-        result = doctor(raw_request({**signed, "X-Other": signed[scheme.headers[-1]][-64:]}))
-        assert result.exit_code == 0
-        assert signed[scheme.headers[-1]][-64:] not in result.output
-        told.append(result.stdout)
+def test_people_are_told_what_to_write_where_no_option_describes_the_scheme(doctor):
+    scheme = SignatureTemplate(content="v0:{timestamp}:{body}")
+    signed = sign_now(scheme)
+    signature = signed[scheme.headers[-1]][-64:]
 
-    assert "Found: TimestampedHMAC, signed at 20" in told[0]
-    assert (
-        "\n  BILLHOOK_SIGNATURE=timestamped-hmac\n  BILLHOOK_SIGNATURE_HEADER=Stripe-Signature\n" in told[0]
-    )
-    assert "No option describes this scheme" in told[1]
-    assert '  source = Source(\n      "default",\n      scheme=SignatureTemplate(\n' in told[1]
-    assert "Also fits: SignatureTemplate over 'v0:{timestamp}:{body}', in X-Other" in told[1]
-    assert "no X-Webhook-Type header: a delivery without it waits in quarantine" in told[0]
-    assert all(TEXT_SECRET not in text for text in told)
+    result = doctor(raw_request({**signed, "X-Other": signature}))
+
+    assert result.exit_code == 0
+    assert "No option describes this scheme" in result.stdout
+    assert '  source = Source(\n      "default",\n      scheme=SignatureTemplate(\n' in result.stdout
+    assert "Also fits: SignatureTemplate over 'v0:{timestamp}:{body}', in X-Other" in result.stdout
+    assert "no X-Webhook-Type header: a delivery without it waits in quarantine" in result.stdout
+    assert [text for text in (signature, TEXT_SECRET) if text in result.output] == []
 
 
 def test_a_change_of_the_secret_and_a_clock_that_is_wrong_are_told(doctor):
@@ -140,19 +134,6 @@ def test_a_change_of_the_secret_and_a_clock_that_is_wrong_are_told(doctor):
     assert "- it was signed 10" in wrong.stdout
     assert "s before its capture" in wrong.stdout
     assert "clock" not in right.stdout
-
-
-def test_what_is_wrong_is_told_and_the_exit_code_is_1(asked, doctor):
-    code, told = asked(raw_request(sign_now(TimestampedHMAC()), BODY.replace(b",", b", ")))
-    result = doctor(raw_request({"X-Odd": "\x9b31m"}))
-
-    assert (code, told["found"], told["signature_headers"]) == (1, False, ["X-Webhook-Signature"])
-    (miss,) = told["near_misses"][:1]
-    assert (miss["kind"], miss["scheme"]["kind"]) == ("body", "TimestampedHMAC")
-    assert result.exit_code == 1
-    assert result.stdout.startswith(
-        "No scheme fits this request.\n\nWhat may be wrong:\n  - no header looks like a signature"
-    )
 
 
 def test_secrets_of_the_environment_serve_where_no_file_is_named(run, tmp_path, secret_file):
@@ -257,13 +238,12 @@ def test_files_that_cannot_be_read_are_usage_errors(run, tmp_path, secret_file, 
     secret = secret_file(TEXT_SECRET)
 
     large = run("doctor", "signature", "--request", str(file), "--secret-file", secret)
-    missing = run("doctor", "signature", "--request", str(tmp_path / "no"), "--secret-file", secret)
     monkeypatch.setattr(
         Path, "open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
     )
     forbidden = run("doctor", "signature", "--request", str(file), "--secret-file", secret)
 
-    assert (large.exit_code, missing.exit_code, forbidden.exit_code) == (2, 2, 2)
+    assert (large.exit_code, forbidden.exit_code) == (2, 2)
     assert "is over 33554432 bytes: give one request" in large.stderr
     assert "cannot be read: Permission denied" in forbidden.stderr
 

@@ -118,14 +118,11 @@ def test_a_failed_run_decides_the_status_of_its_delivery():
 
 def test_list_shows_the_handler_in_the_worst_state(run, busy):
     lines = run("deliveries", "list").stdout.splitlines()
-    retrying = next(line for line in lines if line.startswith("2 "))
+    dead, retrying = (line for line in lines if line.startswith(("2 ", "3 ")))
 
-    assert re.search(
-        r"chase \+1 +1 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +KeyError: 'no collector for USD'", retrying
-    )
-    assert re.match(r"2 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +PaymentFailed +retrying ", retrying)
-    assert "RuntimeError: no mail at all" in next(line for line in lines if line.startswith("3 "))
-    assert len(lines) == 2 + 6
+    at = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.match(rf"2 +{at} .* chase \+1 +1 +{at} +KeyError: 'no collector for USD'", retrying)
+    assert "RuntimeError: no mail at all" in dead
 
 
 # --- giving up ------------------------------------------------------------------------------------

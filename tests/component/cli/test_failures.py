@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from sqlalchemy import insert, literal, select
 
 from billhook import Handlers
+from billhook.cli.context import operator
 from billhook.events import InvoiceApproved
 from billhook.extension import get_state
 from billhook.inbox.actions import list_actions
@@ -82,21 +82,17 @@ def test_of_an_issue_the_runs_of_its_handler_alone_are_replayed(app_with, inbox_
 def test_what_operators_say_is_kept_and_recorded(cli, failing, run):
     id_ = ids(cli)["failure"]
 
-    acknowledged = cli("ack", id_, "--to", "grace", "--reason", "ticket 7").stdout
-    assert acknowledged.startswith(f"{id_} is acknowledged: KeyError: …")
-    assert "acknowledged  grace works on it: ticket 7" in cli("show", id_).stdout
-    assert re.search(r"is ignored until 20\d\d-", cli("ignore", id_, "--for", "2h").stdout)
+    cli("ack", id_, "--to", "grace", "--reason", "ticket 7")
+    shown = cli("show", id_).stdout
+    cli("ignore", id_, "--for", "2h")
     cli("resolve", id_)
 
-    nothing = cli()
-    assert nothing.stdout == "no issue is open\n"
-    assert nothing.stderr == "2 deliveries are dead still: `billhook deliveries list --state dead`\n"
+    assert "acknowledged  grace works on it: ticket 7" in shown
+    assert cli().stderr == "2 deliveries are dead still: `billhook deliveries list --state dead`\n"
     assert "KeyError" in cli("list", "--state", "resolved").stdout
-    recorded = [(one.what, one.which) for one in list_actions(get_state(failing).inbox, 10)]
-    assert "grace" not in {one.who for one in list_actions(get_state(failing).inbox, 10)}
-    assert recorded == [
-        ("resolve", f"issue {id_}"), ("ignore", f"issue {id_}"), ("ack", f"issue {id_} to grace"),
-    ]  # fmt: skip
+    recorded = [(one.who, one.what, one.which) for one in list_actions(get_state(failing).inbox, 10)]
+    which = {"resolve": f"issue {id_}", "ignore": f"issue {id_}", "ack": f"issue {id_} to grace"}
+    assert recorded == [(operator(), what, told) for what, told in which.items()]
     assert run("actions").stdout.count("(KeyError: …)") == 3
 
 

@@ -129,11 +129,9 @@ def test_it_sends_nothing_without_a_yes(run, shop, plain, secret_file):
     where = ("--to", plain.url, "--secret-file", secret_file(OWN))
 
     unconfirmed = run("deliveries", "forward", "1", *where)
-    dry = run("deliveries", "forward", "1", *where, "--dry-run")
 
     assert (unconfirmed.exit_code, "add --yes to skip the question" in unconfirmed.stderr) == (1, True)
     assert f"Send 1 delivery to 127.0.0.1:{plain.port}?" in unconfirmed.output
-    assert (dry.exit_code, dry.stdout) == (0, "1 delivery would be sent\n")
     assert plain.got == []
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
@@ -16,7 +14,7 @@ from billhook.cli import main
 from billhook.errors import ConfigError
 from billhook.events import InvoiceApproved, PingTest
 from billhook.signing import TimestampedRSA
-from support.apps import bare_app, deliver, make_app
+from support.apps import bare_app, deliver
 from support.inbox_view import change
 from support.processes import until
 from support.signing import OTHER_SECRET, SECRET
@@ -24,21 +22,12 @@ from support.signing_cases import rsa_pems
 
 
 @pytest.fixture
-def app(tmp_path, monkeypatch):
-    for name in list(os.environ):
-        # With a width, tables would break hints.
-        if name.startswith(("BILLHOOK_", "FLASK_")) or name == "COLUMNS":
-            monkeypatch.delenv(name)
+def app(app_with, monkeypatch, no_options):
+    monkeypatch.delenv("COLUMNS", raising=False)  # with a width, tables would break hints
     handlers = Handlers()
     handlers.on(InvoiceApproved, name="book")(lambda event: None)
-    made = make_app(
-        tmp_path,
-        handlers=[handlers],
-        sources=[Source("eu", secrets=[OTHER_SECRET])],
-        BILLHOOK_ENGINE="inline",
-    )
-    yield made
-    made.extensions["billhook"].close()
+    eu = Source("eu", secrets=[OTHER_SECRET])
+    return app_with(handlers=[handlers], sources=[eu], BILLHOOK_ENGINE="inline")
 
 
 def run(app, *arguments: str):
@@ -49,13 +38,6 @@ def deliveries(app) -> list[tuple[str, str]]:
     listed = run(app, "deliveries", "list", "--json")
     assert listed.exit_code == 0, listed.output
     return [(one["source"], one["standing"]) for one in json.loads(listed.stdout)]
-
-
-def test_an_apps_tests_use_the_commands(app):
-    assert deliveries(app) == []
-    assert "book" in run(app, "handlers").stdout
-    assert "deliveries" in run(app, "--help").stdout
-    assert "No such command 'nope'" in run(app, "nope").stderr
 
 
 def test_a_mistyped_command_is_named_where_another_lacks_its_extra(app, monkeypatch):
@@ -127,19 +109,16 @@ def test_the_only_source_needs_no_name_and_one_of_several_does(tmp_path):
     assert find_route(made("a", "eu"), None).path == "/webhooks/billing/eu"
     with pytest.raises(ConfigError, match="the app has several sources: give --source one of eu, us"):
         find_route(made("b", "us", "eu"), None)
-    with pytest.raises(ConfigError, match="this Flask app has no billhook"):
-        find_route(bare_app(tmp_path), None)
 
 
-def test_a_source_with_a_public_key_needs_the_private_one(tmp_path):
+def test_a_source_with_a_public_key_needs_the_private_one(app_with):
     scheme = TimestampedRSA(key_id_header="X-Key")
-    app = make_app(tmp_path, sources=[Source("eu", scheme=scheme, secrets=[{"a": rsa_pems("case")[1]}])])
+    eu = Source("eu", scheme=scheme, secrets=[{"a": rsa_pems("case")[1]}])
 
-    result = run(app, "send", "InvoiceApproved", "--source", "eu")
+    result = run(app_with(sources=[eu]), "send", "InvoiceApproved", "--source", "eu")
 
     assert result.exit_code == 2
     assert "only public keys: give the private key with --secret-file" in result.stderr
-    app.extensions["billhook"].close()
 
 
 def test_send_reports_an_app_that_raises(app):
@@ -163,24 +142,6 @@ def test_send_reports_an_app_that_answers_in_place_of_billhook(app):
 
     app.before_request_funcs.clear()
     assert deliveries(app) == []
-
-
-@pytest.mark.slow
-def test_the_commands_are_loaded_when_they_are_used(tmp_path):
-    code = """
-import sys, billhook, flask
-app = flask.Flask("shop", instance_path=sys.argv[1])
-app.config["BILLHOOK_SECRETS"] = sys.argv[2]
-billhook.Billhook(app)
-print("billhook.cli" in sys.modules)
-app.test_cli_runner().invoke(args=["billhook", "options"])
-print("billhook.cli" in sys.modules)
-"""
-    command = [sys.executable, "-c", code, str(tmp_path), SECRET]
-
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-
-    assert done.stdout.split() == ["False", "True"]
 
 
 def test_flask_lists_the_group_once(app, tmp_path):

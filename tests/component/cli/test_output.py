@@ -12,13 +12,14 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from flask import Flask
+from flask.cli import ScriptInfo
 
 from billhook.cli import flask_group, main
 from billhook.cli.output import BillhookGroup, UsageConfigError, print_table, printable, progress
 from billhook.cli.params import check_bindable
 from billhook.errors import InboxUnavailable, WeakSecret
 from support.apps import make_app
+from support.commands import commands
 from support.signing import SECRET
 
 
@@ -97,28 +98,7 @@ def test_another_failure_of_the_system_is_not_taken_for_a_full_disk():
     assert isinstance(CliRunner().invoke(group, ["fail"]).exception, PermissionError)
 
 
-def test_the_command_line_loads_nothing_heavy():
-    heavy = ("rich", "alembic", "cryptography", "gunicorn", "sqlalchemy", "httpx2", "billhook.client")
-    code = f"""
-import sys, billhook.cli
-from click.testing import CliRunner
-assert "api" in CliRunner().invoke(billhook.cli.main, ["--help"]).output
-print([name for name in {heavy!r} if name in sys.modules])
-"""
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "[]"
-
-
 # --- inside a user's Flask app ----------------------------------------------------------------------
-
-
-def in_flask(app: Flask, *arguments: str):
-    """As `flask --app … billhook …` runs it."""
-    from flask.cli import ScriptInfo
-
-    return CliRunner().invoke(flask_group, list(arguments), obj=ScriptInfo(create_app=lambda: app))
 
 
 def test_flask_is_given_the_group():
@@ -130,23 +110,18 @@ def test_flask_is_given_the_group():
 
 
 def test_an_app_without_billhook_is_reported(plain_app, run):
-    result = in_flask(plain_app(), "deliveries", "list")
+    result = CliRunner().invoke(flask_group, ["deliveries", "list"], obj=ScriptInfo(create_app=plain_app))
 
     assert result.exit_code == 2
     assert "this Flask app has no billhook: call Billhook(...).init_app(app)" in result.stderr
 
 
 def test_a_configuration_error_of_the_users_app_exits_with_code_2(tmp_path, run):
-    result = CliRunner().invoke(flask_group, ["deliveries", "list"], obj=_script_info(tmp_path))
+    app = ScriptInfo(create_app=lambda: make_app(tmp_path, BILLHOOK_SECRETS=[]))
+    result = CliRunner().invoke(flask_group, ["deliveries", "list"], obj=app)
 
     assert result.exit_code == 2
     assert "has no secret" in result.stderr
-
-
-def _script_info(folder):
-    from flask.cli import ScriptInfo
-
-    return ScriptInfo(create_app=lambda: make_app(folder, BILLHOOK_SECRETS=[]))
 
 
 # --- what serve checks before it starts anything -----------------------------------------------------
@@ -293,8 +268,7 @@ def test_a_line_feed_in_a_cell_is_no_further_row(capsys):
 
 
 def test_no_line_of_a_list_of_commands_is_cut_off():
-    groups = [one for name, one in main.commands.items() if isinstance(one, click.Group)]
-    groups += [each for one in groups for each in one.commands.values() if isinstance(each, click.Group)]
+    groups = [one for _, one in commands(main) if isinstance(one, click.Group)]
     assert len(groups) > 10
     for group in groups:
         with click.Context(group, info_name="billhook", terminal_width=80) as context:

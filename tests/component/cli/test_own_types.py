@@ -160,25 +160,3 @@ def test_check_send_and_forward_use_the_headers_of_the_sources(shop, secret_file
     assert [name for _, name, _ in types(shop)] == ["order.placed"] * 3
     named = [name for got in receiver.got for name in got.headers if name.endswith("-event")]
     assert named == ["x-shop-event", "x-hub-event", "x-shop-event"]
-
-
-def test_the_file_that_doctor_suggests_declares_the_type(run, shop, tmp_path):
-    body = b'{"ticketId": "t-77", "openedAt": "2026-01-15T09:30:00Z"}'
-    for number in range(2):
-        deliver(shop, body, "Odd", message_id=f"m{number}", headers={"X-Shop-Event": "TicketOpened"})
-
-    findings = json.loads(
-        run("doctor", "--json", INBOX_URL=f"sqlite:///{inbox_at(shop)}", SECRETS=SECRET).stdout
-    )
-    (found,) = [one for one in findings["findings"] if one["code"] == "unknown-type"]
-    (tmp_path / "tickets.py").write_text(found["file"])
-    shown = run("doctor", INBOX_URL=f"sqlite:///{inbox_at(shop)}", SECRETS=SECRET).stdout
-    handled = run("handlers", "tickets.py")
-
-    assert "2 of the newest deliveries are of the unknown type TicketOpened" in found["what"]
-    assert "save this file, and name it with your handlers" in found["remedy"]
-    assert found["file"] in shown
-    assert "t-77" not in shown
-    assert ["tickets.handle_ticket_opened", "TicketOpened"] in [
-        line.split()[:2] for line in handled.stdout.splitlines()
-    ]

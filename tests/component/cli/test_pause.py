@@ -10,6 +10,7 @@ import pytest
 from billhook import Handlers
 from billhook.events import InvoiceApproved, PingTest, sample
 from billhook.extension import get_state
+from billhook.standalone import load_handlers
 from support.apps import deliver
 
 MODULE = """
@@ -32,15 +33,7 @@ def note(event): ...
 def shop(app_with, inbox_url, tmp_path, run):
     """An inbox with an invoice whose handler `book` is paused, and the module of its handlers."""
     (tmp_path / "shop.py").write_text(MODULE)
-    handlers = Handlers()
-
-    @handlers.on(InvoiceApproved, name="book")
-    def book(event): ...
-
-    @handlers.on(PingTest, InvoiceApproved, name="note")
-    def note(event): ...
-
-    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
+    app = app_with(handlers=load_handlers(["shop.py"]), BILLHOOK_ENGINE="worker")
     result = run("handlers", "pause", "book", "--reason", "the ledger\x1b is closed", HANDLERS="shop.py")
     assert result.exit_code == 0, result.output
     assert "book is PAUSED" in result.stdout
@@ -82,11 +75,9 @@ def test_deliveries_of_a_paused_handler_have_a_state_of_their_own(run, shop):
         found = json.loads(run("deliveries", "list", "--json", "--state", state).stdout)
         assert [one["id"] for one in found] == ids
 
-    assert "PAUSED" not in run("deliveries", "show", "2").stderr
     findings = json.loads(run("doctor", "--json").stdout)["findings"]
-    (finding,) = [one for one in findings if one["code"] == "handler-paused"]
-    assert finding["level"] == "warning"
-    assert finding["remedy"] == "billhook handlers resume book"
+    paused = [(one["level"], one["remedy"]) for one in findings if one["code"] == "handler-paused"]
+    assert paused == [("warning", "billhook handlers resume book")]
 
 
 def test_a_discarded_run_of_a_paused_handler_waits_for_nothing(run, shop):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.inbox_view import change, rows, value
+from support.inbox_view import change, rows
 
 
 @pytest.fixture
@@ -25,20 +25,6 @@ def cells(result):
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines() if line and line[0].isalpha()]
     return {words[0]: words[1:] for words in lines if all(word.isdigit() for word in words[1:])}
-
-
-def test_prune_prints_its_counts_by_state(run, old, where):
-    result = run("deliveries", "prune", "--older-than", "1", "--yes")
-
-    assert result.stdout.startswith("pruned, older than 1 day")
-    assert cells(result) == {
-        "done": ["1", "0", "1"],
-        "dead": ["1", "0", "1"],
-        "quarantined": ["1", "1", "0"],
-        "all": ["3", "1", "2"],
-    }
-    assert states(where) == {3: "pruned", 4: "done"}
-    assert value(where, "SELECT count(*) FROM run") == 0
 
 
 def test_the_settings_are_the_default(run, old, where):

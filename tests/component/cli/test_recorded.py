@@ -29,6 +29,7 @@ from click.testing import Result
 from billhook.cli import main
 from billhook.clock import SystemClock
 from billhook.inbox import Deliveries
+from support.commands import commands
 from support.inbox_view import NOON
 from support.recorded_inbox import HANDLERS, NOW, answer_reads, fill
 from support.signing import APPROVED, OTHER_SECRET, SECRET, signed
@@ -48,17 +49,6 @@ A word such as ENGINE=inline before the command is an option; `{failure}` is the
 """
 UNTIL_STOPPED = {"capture", "demo", "sandbox", "sandbox call", "serve", "worker"}
 """Of these the help alone is recorded: they run servers and workers, or call one."""
-
-
-def leaves(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Each command of a group, and below it, by what a user types."""
-    yield path, group
-    for name, command in sorted(group.commands.items()):
-        here = f"{path} {name}".strip()
-        if isinstance(command, click.Group):
-            yield from leaves(command, here)
-        else:
-            yield here, command
 
 
 # --- the prepared inbox -----------------------------------------------------------------------------------
@@ -176,10 +166,10 @@ def test_a_command_prints_what_is_recorded(name, run, shop_folder, service, tmp_
 
 @pytest.mark.parametrize("name", ["", *main.commands])
 def test_a_help_text_is_what_is_recorded(name, run, tmp_path, monkeypatch):
-    for _, command in leaves(main):  # click keeps -h, or its lack, from a call below `flask`
+    for _, command in commands(main):  # click keeps -h, or its lack, from a call below `flask`
         monkeypatch.setattr(command, "_help_option", None, raising=False)
     group = main.commands[name] if name else None
-    paths = [path for path, _ in leaves(group, name)] if isinstance(group, click.Group) else [name]
+    paths = [path for path, _ in commands(group, name)] if isinstance(group, click.Group) else [name]
 
     found = [transcript(f"{path} --help".strip(), run(*path.split(), "--help"), tmp_path) for path in paths]
 
@@ -191,7 +181,7 @@ def test_every_help_text_has_an_example_and_no_wide_line():
     texts = dict(re.findall(r"(?ms)^\$ billhook (.*?)--help$(.*?)(?=^\$|\Z)", recorded))
     without = {path.strip() for path, text in texts.items() if not re.search(r"Examples?:\n +\S", text)}
 
-    assert {path.strip() for path in texts} == {path for path, _ in leaves(main)}
+    assert {path.strip() for path in texts} == {path for path, _ in commands(main)}
     assert without == {"db", "deliveries"}
     assert [line for line in recorded.splitlines() if len(line) > 120] == []
 
@@ -199,7 +189,7 @@ def test_every_help_text_has_an_example_and_no_wide_line():
 def test_every_command_is_recorded_with_and_without_json():
     lines = [list(dropwhile(OPTION.match, line.split())) for lines in COMMANDS.values() for line in lines]
     missing = []
-    for path, command in leaves(main):
+    for path, command in commands(main):
         words = path.split()
         with_json = any("--json" in param.opts for param in command.params)
         called = [line for line in lines if line[: len(words)] == words]

@@ -31,9 +31,9 @@ def test_the_databases_url_is_taken_from_both_and_its_password_is_not_repeated(r
 
 
 def test_the_sandboxs_variable_is_no_option_of_a_receiver() -> None:
-    assert from_environ({"BILLHOOK_SANDBOX_DATABASE": "sqlite://", "BILLHOOK_SECRETS": "x"}) == {
-        "BILLHOOK_SECRETS": "x"
-    }
+    others = {"BILLHOOK_SANDBOX_DATABASE": "sqlite://", "BILLHOOK_SPEC": "x", "PATH": "z"}
+
+    assert from_environ({**others, "BILLHOOK_SECRETS": "x"}) == {"BILLHOOK_SECRETS": "x"}
 
 
 def test_the_receivers_database_is_refused_and_unchanged(run, tmp_path: Path) -> None:

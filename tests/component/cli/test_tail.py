@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import signal
 import sys
@@ -54,24 +53,6 @@ def test_the_columns_of_tail_are_aligned_for_every_listed_type(run, shop, once):
 
     assert len(lines) == 4 + len(EVENT_TYPES)
     assert {line.index("  default  ") for line in lines} == {lines[0].index("  default  ")}
-
-
-def test_tail_prints_json_lines_of_what_is_selected(run, shop, once):
-    selected = {
-        "": [1, 2, 3, 4],
-        "-n 0": [],
-        "--since 1h": [1, 2, 3, 4],
-        "--since 1h -n 1": [4],
-        "--type InvoiceApproved": [2],
-        "--contains inv_1": [2],
-        "--key m3": [3],
-        "--source elsewhere": [],
-        "--conflicts": [],
-    }
-
-    for options, expected in selected.items():
-        result = run("deliveries", "tail", "--json", *options.split())
-        assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == expected, options
 
 
 def test_tail_escapes_what_is_not_printable(run, inbox_url, once):

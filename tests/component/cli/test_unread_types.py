@@ -43,20 +43,14 @@ def test_a_type_is_shown_as_unread_then_in_quotes_then_as_none(run, acme):
     store(acme, b"{}", "k2")
 
     unread = run("deliveries", "list").stdout
-    as_json = json.loads(run("deliveries", "list", "--json").stdout)
     get_state(acme).handle_due()
     read = run("deliveries", "list").stdout
     shown = [run("deliveries", "show", number).stdout.splitlines()[0] for number in ("1", "2")]
 
     assert unread.count("(not read yet)") == 2
-    assert [(each["event_type"], each["type_field"]) for each in as_json] == [("", "type")] * 2
     assert '"order created"' in read
     assert "(no type)" in read
     assert shown == ['delivery 1: "order created", done', "delivery 2: (no type), quarantined"]
-    assert [each["event_type"] for each in json.loads(run("deliveries", "list", "--json").stdout)] == [
-        "",
-        "order created",
-    ]
 
 
 def test_tail_reads_the_type_itself(run, acme, monkeypatch):
@@ -91,26 +85,22 @@ def test_who_follows_a_type_gets_deliveries_once_they_are_read(acme, event_type)
 
 
 def test_deliveries_without_a_type_are_replayed_by_the_field_that_an_operator_names(run, acme, inbox_url):
-    inbox = get_state(acme).inbox
-    inbox.put(incoming("k1", event_type="", body=CREATED))  # as before the option was set
-    store(acme, b'{"type":"seen"}', "k2")
+    get_state(acme).inbox.put(incoming("k1", event_type="", body=CREATED))  # as before the option was set
+    store(acme, b'{"kind":"x"}', "k2")
     get_state(acme).handle_due()
 
     refused = run("deliveries", "replay", "1")
-    other = store(acme, b'{"kind":"x"}', "k3")
-    get_state(acme).handle_due()
     again = run("deliveries", "replay", "--state", "quarantined", "--yes", "--json")
-    get_state(acme).handle_due()
     done = run("deliveries", "replay", "1", "--type-field", "type", "--yes", "--json")
     get_state(acme).handle_due()
 
     told = "delivery 1 has no event type: give one with --as TYPE, or the field of its body that has it with"
     assert f"Error: {told}" in refused.stderr
     # One without a field is selected by its id alone; one with a field is read by that again.
-    assert (other, json.loads(again.stdout)["selected"], json.loads(again.stdout)["reread"]) == (3, 1, 1)
-    assert json.loads(done.stdout)["reread"] == 1
+    counts = [json.loads(one.stdout) for one in (again, done)]
+    assert [(one["selected"], one["reread"]) for one in counts] == [(1, 1)] * 2
     found = rows(place_of(inbox_url), "SELECT event_type, state FROM delivery ORDER BY id")
-    assert found == [("order created", "done"), ("seen", "done"), ("", "quarantined")]
+    assert found == [("order created", "done"), ("", "quarantined")]
 
 
 def test_doctor_does_not_take_an_unread_type_for_a_missing_one(run, acme):

@@ -15,6 +15,7 @@ from billhook.client.retries import CallDeadline
 from billhook.client.session import TokenProvider, access_token
 from billhook.errors import AuthenticationFailed, InternalError, ServiceUnavailable, UnexpectedResponse
 from support.billing_service import (
+    A_PLAN,
     BROKEN,
     CLIENT_ID,
     LIMITED,
@@ -29,25 +30,12 @@ from support.billing_service import (
 )
 from support.processes import together
 
-PLAN = answered(
-    200,
-    {"plan": {"id": "p", "createdAt": "2026-01-01T00:00:00Z", "updatedAt": "2026-01-01T00:00:00Z"}},
-)
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
 def _plan(service):
-    service.always("GET /plans/p", PLAN)
-
-
-def test_the_first_call_logs_in_once_for_all_calls(service, client):
-    assert service.taken == []
-
-    for _ in range(3):
-        client.plans.get("p")
-
-    assert service.lines(logins=True) == ["POST /login", *["GET /plans/p"] * 3]
+    service.always("GET /plans/p", A_PLAN)
 
 
 def test_every_request_has_the_client_id_and_all_but_the_login_have_the_token(service, client):
@@ -139,18 +127,6 @@ def test_a_login_is_retried_by_its_own_policy_only(service, client_of):
         client.plans.get("p")
 
     assert (first, service.logins) == (3, 6)
-
-
-def test_login_fetches_a_new_token_and_returns_its_expiry(service, client, moving):
-    first = client.auth.login()
-    moving.clock.advance(seconds=10)
-    second = client.auth.login()
-
-    assert service.lines(logins=True) == ["POST /login"] * 2
-    assert first == moving.clock.now() - timedelta(seconds=10) + timedelta(hours=1)
-    assert second - first == timedelta(seconds=10)
-    client.plans.get("p")
-    assert service.logins == 2
 
 
 # --- threads --------------------------------------------------------------------------------------

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -18,7 +16,7 @@ from billhook.resources import Invoice, sample
 from support.apps import deliver
 from support.billing_service import CLIENT_ID, REFRESH_TOKEN, answered
 from support.inbox_view import value
-from support.processes import in_children, run_command, together
+from support.processes import in_children, together
 from support.signing import APPROVED
 
 
@@ -114,20 +112,3 @@ def test_a_delivery_shows_nothing_of_its_client_and_is_the_same_without():
 
     assert Delivery(*facts) == Delivery(*facts, make_client=object)
     assert "client" not in repr(Delivery(*facts, make_client=object))
-
-
-@pytest.mark.slow
-def test_an_app_that_makes_no_calls_does_not_import_the_client(tmp_path):
-    program = """
-import sys
-from flask import Flask
-from billhook import Billhook
-app = Flask("shop", instance_path=sys.argv[1])
-app.config.update(BILLHOOK_SECRETS=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"])
-Billhook().init_app(app)
-print({"httpx2", "billhook.client"} & set(sys.modules))
-"""
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
-    ran = run_command([sys.executable, "-c", program, str(tmp_path)], env=environ, check=True)
-
-    assert ran.stdout.strip() == "set()"

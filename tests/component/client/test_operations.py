@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 from billhook.client import OPERATIONS, BillingClient
-from billhook.client.operations import IMPLIED
 from billhook.errors import ConfigError, RuleBroken
 from billhook.events import InvoiceApproved
 from billhook.program import install_command
@@ -121,24 +120,6 @@ def test_a_body_may_be_a_model_or_a_mapping_in_either_spelling(service, client):
     assert [taken.json for taken in service.taken[1:]] == [{"legalName": "Acme Limited"}] * 2 + [{}]
 
 
-# --- the table ------------------------------------------------------------------------------------
-
-
-def test_every_operation_has_a_method_and_every_method_an_operation(client):
-    beside = {"events.ingest"}  # many calls of events.submit
-    groups = {name: group for name, group in vars(client).items() if not name.startswith("_")}
-    methods = {
-        f"{name}.{method}"
-        for name, group in groups.items()
-        for method in dir(group)
-        if not method.startswith("_") and not method.isupper()
-    }
-
-    assert methods - beside - set(IMPLIED) == set(OPERATIONS)
-    assert set(IMPLIED) < methods
-    assert len({operation.name for operation in OPERATIONS.values()}) == len(OPERATIONS)
-
-
 # --- the client as an object ----------------------------------------------------------------------
 
 
@@ -186,38 +167,19 @@ def test_the_options_describe_a_client_and_secrets_may_be_given_as_secrets(servi
     assert service.logins == 3
 
 
-def test_an_option_that_is_missing_is_named():
-    for missing in GIVEN:
-        settings = Settings.from_mapping({name: value for name, value in GIVEN.items() if name != missing})
-
-        with pytest.raises(ConfigError) as caught:
-            BillingClient.from_settings(settings)
-
-        also = " (or BILLHOOK_API_REFRESH_TOKEN_FILE)" if missing.endswith("TOKEN") else ""
-        assert str(caught.value) == f"calls to the billing service's API need options: set {missing}{also}"
-
-
 def test_an_unreadable_token_file_is_reported(tmp_path):
     with pytest.raises(ConfigError, match=r"TOKEN_FILE '.*none' cannot be read: FileNotFoundError"):
         BillingClient.from_settings(by_file(tmp_path / "none"))
 
 
-def test_a_token_file_writable_by_others_is_refused_and_a_readable_one_warned_of(tmp_path, caplog):
+def test_a_token_file_that_others_may_write_is_refused(tmp_path):
     path = tmp_path / "token"
-    path.write_text(REFRESH_TOKEN)
-    told = f"BILLHOOK_API_REFRESH_TOKEN_FILE {path}: others may %s it; run: chmod 600 {path}"
-
+    path.touch(0o660)
     path.chmod(0o660)
-    with pytest.raises(ConfigError) as caught:
-        BillingClient.from_settings(by_file(path))
-    path.chmod(0o600)
-    BillingClient.from_settings(by_file(path)).close()
-    quiet = list(caplog.messages)
-    path.chmod(0o640)
-    BillingClient.from_settings(by_file(path)).close()
 
-    assert str(caught.value) == told % "write"
-    assert (quiet, caplog.messages) == ([], [told % "read"])
+    told = f"BILLHOOK_API_REFRESH_TOKEN_FILE {path}: others may write it; run: chmod 600 {path}"
+    with pytest.raises(ConfigError, match=told):
+        BillingClient.from_settings(by_file(path))
 
 
 def test_the_token_is_given_once():
@@ -234,7 +196,7 @@ def python(program: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_client_is_imported_when_it_is_asked_for_and_names_its_extra():
+def test_without_its_extra_the_client_names_it():
     without = """
 import sys
 sys.modules["{missing}"] = None
@@ -243,8 +205,6 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-    assert python("import sys, billhook; print({'httpx2', 'billhook.client'} & set(sys.modules))") == "set()"
-    assert python("import sys, billhook.client; print('httpx2' in sys.modules)") == "True"
     assert python(without.format(missing="httpx2")) == (
         f"MissingExtra billhook.client needs the extra client: {install_command('client')}"
     )

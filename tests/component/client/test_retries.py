@@ -24,12 +24,12 @@ from billhook.errors import (
     UnexpectedResponse,
 )
 from support.billing_service import (
+    A_PLAN,
     BROKEN,
     CLIENT_ID,
     LIMITED,
     REFRESH_TOKEN,
     a_server,
-    answered,
     cut,
     error,
     service_on,
@@ -37,10 +37,6 @@ from support.billing_service import (
 from support.processes import run_command
 
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
-PLAN = answered(
-    200,
-    {"plan": {"id": "p", "createdAt": "2026-01-01T00:00:00Z", "updatedAt": "2026-01-01T00:00:00Z"}},
-)
 GATEWAY = Response("<h1>Bad Gateway</h1>", 502, content_type="text/html")
 
 
@@ -52,7 +48,7 @@ def limited(value: str) -> Response:
 
 
 def test_a_read_is_tried_again_until_it_succeeds(service, client, moving):
-    service.answer("GET /plans/p", LIMITED, BROKEN, GATEWAY, cut, PLAN)
+    service.answer("GET /plans/p", LIMITED, BROKEN, GATEWAY, cut, A_PLAN)
 
     assert client.plans.get("p").id == "p"
 
@@ -161,7 +157,7 @@ def test_a_wait_is_at_least_retry_after_and_at_most_a_second_longer(attempt, ask
 
 def test_the_time_that_the_service_names_is_waited(service, client, moving):
     for value in ("20", format_datetime(NOW + timedelta(seconds=20 + 21), usegmt=True)):
-        service.answer("GET /plans/p", limited(value), PLAN)
+        service.answer("GET /plans/p", limited(value), A_PLAN)
         client.plans.get("p")
 
     assert 20 <= moving.slept[0] <= 21
@@ -222,7 +218,7 @@ def test_all_attempts_and_waits_together_are_bounded(service, client_of, moving,
 
 
 def test_a_retry_is_logged_with_its_reason(service, client, caplog):
-    service.answer("GET /plans/p", BROKEN, PLAN)
+    service.answer("GET /plans/p", BROKEN, A_PLAN)
 
     with caplog.at_level(logging.INFO, "billhook.client"):
         client.plans.get("p")
@@ -235,7 +231,7 @@ def test_a_retry_is_logged_with_its_reason(service, client, caplog):
 
 @pytest.mark.slow
 def test_a_retry_prints_nothing_where_no_logging_is_set_up(service):
-    service.answer("GET /plans/p", BROKEN, PLAN)
+    service.answer("GET /plans/p", BROKEN, A_PLAN)
     program = f"""
 from billhook.client import BillingClient, RetryPolicy
 retries = RetryPolicy(first_wait_seconds=0.01)
