@@ -18,19 +18,20 @@ from datetime import UTC, datetime, timedelta
 from measuring import (
     BODY,
     DATABASES,
+    SERVER,
     at_once,
     inbox_at,
     options,
     places,
     ratios,
     save,
-    server_url,
     spread,
     timed,
 )
 from sqlalchemy import text
 
 from billhook.inbox import Inbox, NewDelivery, RunPlan, RunResult, RunState
+from support.inbox_view import change
 
 SMALL = 1_000
 THREADS = 16
@@ -91,13 +92,9 @@ def fill(inbox: Inbox, rows: int) -> None:
             connection.execute(text(_FILL_RUNS), {"old": moment})
         inbox.database.checkpoint()
     if binary == "bytea":  # what a bulk load leaves to the server would else be measured beside the rounds
-        import psycopg
-
-        with inbox.database.read() as connection:
-            schema = connection.execute(text("SELECT current_schema()")).scalar_one()
-        with psycopg.connect(server_url(), autocommit=True) as connection:
-            connection.execute(f'VACUUM ANALYZE "{schema}".delivery, "{schema}".run')
-            connection.execute("CHECKPOINT")
+        schema = inbox.database.schema
+        change(SERVER, f"VACUUM ANALYZE {schema}.delivery, {schema}.run")
+        change(SERVER, "CHECKPOINT")
 
 
 def size_of(inbox: Inbox) -> int:
