@@ -12,13 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -28,10 +24,10 @@ from typing import Any
 from measuring import BODY, options, save
 from new_connections import CONFIGURATION
 
-from support.processes import children
+from support.processes import children, until
 from support.server import gunicorn, request
 from support.signing import signed
-from support.slow_clients import KINDS, slow_clients
+from support.slow_clients import KINDS, open_in, slow_clients
 
 SCENARIOS = {"none": (), **{kind: (kind,) for kind in KINDS}, "all": KINDS}
 DOORS = ["asgi", "asgi-fast", "gthread"]
@@ -97,21 +93,20 @@ def measure(door: str, workers: int, counts: dict[str, int], given: Any) -> Figu
         port, pid = server.port, server.pid
         asyncio.run(_Sender(port, Figures()).run(given.rate, 1.0))  # warm
         before = _memory_kb(pid)
-        reports: list[dict[str, int]] = []
         if counts:
-            process = stack.enter_context(slow_clients(port, **counts))
-            threading.Thread(target=_collect, args=(process, reports), daemon=True).start()
-            _wait_until_open(reports, sum(counts.values()))
-        del reports[:-1]
+            crowd = stack.enter_context(slow_clients(port, **counts))
+            until(lambda: crowd.open >= sum(counts.values()) * 0.95, 60, 0.1)
+            time.sleep(SETTLING_SECONDS)
+            del crowd.reports[:-1]
         cpu, waited = _cpu_seconds(pid)
         asyncio.run(_Sender(port, figures).run(given.rate, given.seconds))
         cpu_then, waited_then = _cpu_seconds(pid)
         figures.cpu = (cpu_then - cpu) / given.seconds
         figures.waiting = (waited_then - waited) / given.seconds
         if counts:
-            held = [sum(one.get(kind, 0) for kind in KINDS) for one in reports]
+            held = list(map(open_in, crowd.reports))
             figures.kilobytes = (_memory_kb(pid) - before) / max(held)
-            rest = {name: count for name, count in reports[-1].items() if name not in KINDS}
+            rest = {name: count for name, count in crowd.report.items() if name not in KINDS}
             figures.held = f"{min(held)} {rest}"
     return figures
 
@@ -166,22 +161,6 @@ class _Sender:
         else:
             writer.close()
         return int(head.split(b" ", 2)[1])
-
-
-def _collect(process: subprocess.Popen[str], reports: list[dict[str, int]]) -> None:
-    assert process.stdout is not None
-    reports.extend(json.loads(line) for line in process.stdout)
-
-
-def _wait_until_open(reports: list[dict[str, int]], count: int) -> None:
-    """Wait until the slow clients were all open, and their first ones have been closed or not."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        if reports and sum(reports[-1].get(kind, 0) for kind in KINDS) >= count * 0.95:
-            time.sleep(SETTLING_SECONDS)
-            return
-        time.sleep(0.1)
-    print("the slow clients could not connect all", file=sys.stderr)
 
 
 def _memory_kb(pid: int) -> float:
