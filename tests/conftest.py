@@ -33,8 +33,8 @@ from support.postgres import (
     fresh_database,
     fresh_schema,
     libpq,
-    own_servers,
     required,
+    start_own_server,
 )
 from support.processes import clean_environment
 from support.server import Server, gunicorn
@@ -187,36 +187,37 @@ def postgres_server() -> Iterator[SharedServer]:
 @pytest.fixture(scope="session")
 def frail_server() -> Iterator[OwnServer]:
     """A PostgreSQL server for tests that freeze, kill or reconfigure it; each leaves it well."""
-    server = own_servers.start()
+    server = start_own_server()
     yield server
     server.stop()
+
+
+def _lent(url: str) -> Iterator[str]:
+    """The URL, and nothing that has it open afterwards."""
+    yield url
+    close_inboxes()
+    hang_up(url)
 
 
 @pytest.fixture
 def frail_url(frail_server) -> Iterator[str]:
     """The URL of a new inbox on the frail server."""
     with fresh_schema(frail_server.url) as url:
-        yield new_inbox(url)
-        close_inboxes()
-        hang_up(url)
+        yield from _lent(new_inbox(url))
 
 
 @pytest.fixture
 def postgres_url(postgres_server) -> Iterator[str]:
     """The URL of an empty schema on PostgreSQL."""
     with fresh_schema(postgres_server.url, keep_spare) as url:
-        yield url
-        close_inboxes()
-        hang_up(url)
+        yield from _lent(url)
 
 
 @pytest.fixture
 def database_url(postgres_server) -> Iterator[str]:
     """The URL of an empty database on PostgreSQL, for tests of where in it an inbox is."""
     with fresh_database(postgres_server.url) as url:
-        yield url
-        close_inboxes()
-        hang_up(url)
+        yield from _lent(url)
 
 
 @pytest.fixture(params=BOTH)

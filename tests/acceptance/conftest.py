@@ -23,14 +23,14 @@ class Figure:
 
     what: str
     database: str
-    found: int
-    of: int
-    times: int
-    what_was_done: str
-    seconds: float
+    found: int = 0
+    of: int = 0
+    times: int = 0
+    what_was_done: str = ""
+    seconds: float = 0.0
 
 
-FIGURES = pytest.StashKey[list[Figure]]()
+FIGURES = pytest.StashKey[dict[tuple[str, str], Figure]]()
 
 
 class Figures:
@@ -43,19 +43,16 @@ class Figures:
 
     def add(self, what: str, found: int, of: int, times: int, what_was_done: str) -> None:
         """To be called before the test judges it; those of the same words are added up."""
-        seconds = round(time.monotonic() - self._began, 1)
-        for figure in self._found:
-            if (figure.what, figure.database) == (what, self._database):
-                figure.found += found
-                figure.of += of
-                figure.times += times
-                figure.seconds = round(figure.seconds + seconds, 1)
-                return
-        self._found.append(Figure(what, self._database, found, of, times, what_was_done, seconds))
+        figure = self._found.setdefault((what, self._database), Figure(what, self._database))
+        figure.found += found
+        figure.of += of
+        figure.times += times
+        figure.what_was_done = what_was_done
+        figure.seconds = round(figure.seconds + time.monotonic() - self._began, 1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[FIGURES] = []
+    config.stash[FIGURES] = {}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -66,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    figures = config.stash[FIGURES]
+    figures = config.stash[FIGURES].values()
     if not figures:
         return
     terminalreporter.section("what acceptance found")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from support.examples import free_port
+from support.examples import answers, free_port
+from support.inbox_view import place_of, rows
 from support.pages import ROOT
-from support.processes import output_of
-from support.signing import SECRET
+from support.processes import logged, output_of, strangers_environment, until
+from support.server import ask
+from support.server import request as http_request
+from support.signing import SECRET, signed
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -34,9 +36,9 @@ def python(tmp_path_factory) -> Path:
 
 
 def environ(tmp_path: Path, **more: str) -> dict[str, str]:
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(("BILLHOOK", "PYTHON"))}
     url = f"sqlite:///{tmp_path / 'billhook.db'}"
-    return {**kept, "BILLHOOK_SECRETS": SECRET, "BILLHOOK_INBOX_URL": url, **more}
+    own = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_INBOX_URL": url, "PYTHONPATH": str(ROOT / "tests")}
+    return strangers_environment(**{**own, **more})
 
 
 # --- extensions ---------------------------------------------------------------------------------------
@@ -76,18 +78,12 @@ def mount():
         Billhook(app, handlers=[handlers])
 """
 DELIVER = """
-from datetime import UTC, datetime
-import os
-from billhook.signing import StandardWebhooks
+from support.signing import signed
 from shop import app
 
 client = app.test_client()
 for number in range(3):
-    signed = StandardWebhooks().sign(
-        b"{}", os.environ["BILLHOOK_SECRETS"], event_type="PingTest", now=datetime.now(UTC)
-    )
-    answer = client.post("/webhooks/billing", data=b"{}", headers={**signed, "X-Webhook-Type": "PingTest"})
-    print(answer.status_code)
+    print(client.post("/webhooks/billing", data=b"{}", headers=signed()).status_code)
 print([client.post("/order").status_code for _ in range(2)][-1])
 """
 REFUSED = {"flask_limiter": "429", "flask_seasurf": "403", "flask_wtf": "400"}
@@ -100,10 +96,9 @@ def test_deliveries_are_exempt_and_the_apps_own_forms_are_not(tmp_path, python, 
     steps = f"NESTED = {nested}\n{order.format(extension=extension)}\n"
     (tmp_path / "shop.py").write_text(SHOP + steps)
 
-    delivered = call(python, "-c", DELIVER, env=environ(tmp_path), cwd=tmp_path)
-    checked = call(
-        python, "-m", "flask", "--app", "shop", "billhook", "check", env=environ(tmp_path), cwd=tmp_path
-    )
+    options = {"env": environ(tmp_path), "cwd": tmp_path}
+    delivered = call(python, "-c", DELIVER, **options)
+    checked = call(python, "-m", "flask", "--app", "shop", "billhook", "check", **options)
 
     assert delivered.split() == ["200", "200", "200", REFUSED[extension]]
     assert "deliveries are exempt from Flask-" in checked
@@ -112,10 +107,9 @@ def test_deliveries_are_exempt_and_the_apps_own_forms_are_not(tmp_path, python, 
 def test_check_says_that_talisman_redirects_what_comes_without_tls(tmp_path, python):
     (tmp_path / "shop.py").write_text(SHOP + "NESTED = False\nflask_talisman(); mount()\n")
 
-    delivered = call(python, "-c", DELIVER, env=environ(tmp_path), cwd=tmp_path)
-    checked = call(
-        python, "-m", "flask", "--app", "shop", "billhook", "check", env=environ(tmp_path), cwd=tmp_path
-    )
+    options = {"env": environ(tmp_path), "cwd": tmp_path}
+    delivered = call(python, "-c", DELIVER, **options)
+    checked = call(python, "-m", "flask", "--app", "shop", "billhook", "check", **options)
 
     assert delivered.split()[0] == "302"
     assert "Flask-Talisman redirects requests that come without TLS" in " ".join(checked.split())
@@ -138,20 +132,18 @@ Dashboard(may_look=lambda: True, may_act=lambda: True).init_app(app)
 
 SOCKETS = """
 import sys
-how, where = sys.argv[1:3]
+how, port = sys.argv[1:]
 if how == "eventlet":
     import eventlet
     eventlet.monkey_patch()
 elif how == "gevent":
     from gevent import monkey
     monkey.patch_all()
-import asyncio, http.client, os, threading, time
-from datetime import UTC, datetime
+import asyncio
 from flask import Flask
 from flask_socketio import SocketIO
 from billhook import Billhook, Handlers
 from billhook.events import PingTest
-from billhook.signing import StandardWebhooks
 
 handlers = Handlers()
 
@@ -164,62 +156,29 @@ async def wait(event, delivery):
     await asyncio.sleep(0.05)
 
 app = Flask("shop")
-app.config.update(BILLHOOK_ENGINE="thread", BILLHOOK_RETRY_JITTER=0, BILLHOOK_INBOX_URL=where)
+app.config.update(BILLHOOK_ENGINE="thread", BILLHOOK_RETRY_JITTER=0)
 sockets = SocketIO(app, async_mode=None if how == "unpatched" else how)
 Billhook(app, handlers=[handlers])
 assert sockets.async_mode == ("eventlet" if how == "unpatched" else how)
-NUMBER = 5
-
-def deliver(port):
-    for number in range(NUMBER):
-        signed = StandardWebhooks().sign(
-            b"{}", os.environ["BILLHOOK_SECRETS"], event_type="PingTest", now=datetime.now(UTC)
-        )
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        connection.request("POST", "/webhooks/billing", b"{}", {**signed, "X-Webhook-Type": "PingTest"})
-        print(connection.getresponse().status, flush=True)
-        connection.close()
-
-def watch(port):
-    for _ in range(200):
-        try:
-            http.client.HTTPConnection("127.0.0.1", port, timeout=30).request("GET", "/")
-            break
-        except OSError:
-            time.sleep(0.05)
-    deliver(port)
-    inbox, end = app.extensions["billhook"].inbox, time.monotonic() + 60
-    while time.monotonic() < end:
-        with inbox.database.read() as connection:
-            states = connection.exec_driver_sql(
-                f"SELECT handler, state, attempts FROM {RUN} ORDER BY handler, id"
-            ).fetchall()
-        if len(states) == 2 * NUMBER and {state for _, state, _ in states} <= {"dead", "succeeded"}:
-            break
-        time.sleep(0.1)
-    print(*sorted({tuple(one) for one in states}), flush=True)
-    os._exit(0)
-
-RUN = "run" if where.startswith("sqlite") else "billhook.run"
-port = int(sys.argv[3])
-threading.Thread(target=watch, args=(port,), daemon=True).start()
-sockets.run(app, port=port, allow_unsafe_werkzeug=True)
+sockets.run(app, port=int(port), allow_unsafe_werkzeug=True)
 """
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("how", ["eventlet", "unpatched", "gevent"])
 def test_under_socketio_each_run_gets_all_its_attempts(tmp_path, python, request, how, database):
-    where = f"sqlite:///{tmp_path / 'billhook.db'}"
+    url, run, port = f"sqlite:///{tmp_path / 'billhook.db'}", "run", free_port()
     if database == "postgresql":
-        where = request.getfixturevalue("database_url")
-        call(python, "-m", "billhook", "db", "upgrade", env=environ(tmp_path, BILLHOOK_INBOX_URL=where))
+        url, run = request.getfixturevalue("database_url"), "billhook.run"
+        call(python, "-m", "billhook", "db", "upgrade", env=environ(tmp_path, BILLHOOK_INBOX_URL=url))
+    command = [python, "-c", SOCKETS, how, str(port)]
+    options = {"env": environ(tmp_path, BILLHOOK_INBOX_URL=url), "cwd": tmp_path}
 
-    ran = call(python, "-c", SOCKETS, how, where, str(free_port()), env=environ(tmp_path), cwd=tmp_path)
-
-    lines = ran.splitlines()
-    assert lines[:5] == ["200"] * 5
-    assert lines[5] == "('fails', 'dead', 3) ('waits', 'succeeded', 1)"
+    with logged(command, tmp_path / "log", ready=lambda: answers(port), **options):
+        assert [ask(port, http_request(b"{}", signed())).status for _ in range(5)] == [200] * 5
+        ended = [("fails", "dead", 3)] * 5 + [("waits", "succeeded", 1)] * 5
+        query = f"SELECT handler, state, attempts FROM {run} ORDER BY handler"
+        until(lambda: rows(place_of(url), query) == ended, 60)
 
 
 UNDER_EVENTLET = """

@@ -5,28 +5,24 @@ Each has an environment of its own with the newest releases: python -m pytest --
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
-import os
 import re
 import sys
 import time
 import tomllib
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from packaging.requirements import Requirement
-from standardwebhooks import Webhook
 
 from billhook.events import InvoiceApproved, sample
 from support.examples import answers, free_port
 from support.pages import ROOT, block
-from support.processes import logged, output_of, until
-from support.signing import SECRET
+from support.processes import logged, output_of, strangers_environment, until
+from support.server import ask, request
+from support.signing import SECRET, signed_by_package
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -123,18 +119,9 @@ def pin_as_ckan(python: Path) -> None:
 
 def deliver(port: int, key: str) -> tuple[int, str]:
     """Send a delivery that the standardwebhooks package has signed."""
-    body, now = sample(InvoiceApproved, invoice_id="inv_42").to_json(), datetime.now(UTC)
-    headers = {
-        "webhook-id": key,
-        "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Webhook(SECRET).sign(key, now, body.decode()),
-        "X-Webhook-Type": "InvoiceApproved",
-        "Content-Type": "application/json",
-    }
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
-        connection.request("POST", "/webhooks/billing", body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+    body = sample(InvoiceApproved, invoice_id="inv_42").to_json()
+    reply = ask(port, request(body, signed_by_package(body, "InvoiceApproved", key)))
+    return reply.status, reply.body.decode()
 
 
 def look(python: Path, module: str, app: App, **options: Any) -> dict[str, Any]:
@@ -163,16 +150,15 @@ def test_no_version_and_nothing_of_the_app_changes_and_it_receives(tmp_path, app
     assert before - after == set()
     call(python, "-m", "pip", "check")
 
-    environ = {name: text for name, text in os.environ.items() if not name.startswith(("BILLHOOK", "PYTHON"))}
-    environ |= {"BILLHOOK_SECRETS": SECRET, "PYTHONUNBUFFERED": "1"}
-    environ["BILLHOOK_INBOX_URL"] = f"sqlite:///{tmp_path / 'billhook.db'}"
+    url = f"sqlite:///{tmp_path / 'billhook.db'}"
+    own = {"BILLHOOK_SECRETS": SECRET, "PYTHONUNBUFFERED": "1", "BILLHOOK_INBOX_URL": url}
     for name, text in (
         ("plain.py", app.lines),
         ("shop.py", app.lines + MOUNTED),
         ("billing.py", block("file: billing.py")),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
-    options = {"env": environ, "cwd": tmp_path}
+    options = {"env": strangers_environment(**own), "cwd": tmp_path}
     plain, again, mounted = (look(python, module, app, **options) for module in ("plain", "plain", "shop"))
 
     # What differs from one start to the next, such as a token in a form, is compared without its text.

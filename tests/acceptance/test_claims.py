@@ -10,23 +10,13 @@ from typing import Any
 
 import pytest
 
-from billhook.inbox import Inbox, RunPlan
 from support.acceptance.stack import Stack
 from support.inbox_view import change, incoming, rows
 from support.processes import in_children
-from support.runs import result_of
+from support.runs import result_of, store_due
 
 BATCH = 200
 LEASE = timedelta(hours=1)
-
-
-def store_runs(inbox: Inbox, count: int) -> None:
-    """So many deliveries with one run each, due now."""
-    now = datetime.now(UTC)
-    for first in range(0, count, BATCH):
-        ids = inbox.database.insert_new([incoming(f"msg_{first + n}") for n in range(BATCH)])
-        with inbox.transaction("planner") as transaction:
-            transaction.plan([RunPlan(delivery_id, ("note",)) for delivery_id in ids], now)
 
 
 def taken_by(processes: int, claimer: Callable[[int], bytes]) -> Counter[int]:
@@ -45,7 +35,7 @@ def twice(taken: Counter[Any]) -> int:
 
 def test_no_run_is_claimed_by_two_processes(inbox, figures, long):
     runs, processes = (40_000, 8) if long else (400, 3)
-    store_runs(inbox, runs)
+    store_due(inbox, runs, "note")
 
     def claimer(number: int) -> bytes:
         chance, mine, held = random.Random(number), [], []
@@ -67,7 +57,7 @@ def test_no_run_is_claimed_by_two_processes(inbox, figures, long):
 
 
 def test_claiming_in_two_steps_without_a_lock_is_caught(inbox, where):
-    store_runs(inbox, 400)
+    store_due(inbox, 400, "note")
     inbox.close()
 
     def claimer(number: int) -> bytes:

@@ -19,13 +19,16 @@ import pytest
 
 from support.examples import answers
 from support.pages import README, ROOT, marked
-from support.terminal import terminal
+from support.processes import strangers_environment, until
+from support.terminal import terminal, typed
 from support.timeouts import scaled
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 MOST_SECONDS = 300
 BLOCKS = {f"{kind}: {name}": text for kind, name, text in marked()}
 SECRET = re.search(r"```console\n(test -f secret.txt .*?)```", README, re.DOTALL)[1]
+ACTIVATED = f". .venv/bin/activate\n{SECRET}"
+"""With \"same folder and variable\" in each terminal."""
 LISTENS = "server listening on http://127.0.0.1:8000"
 
 
@@ -47,46 +50,45 @@ def test_a_newcomer_gets_to_a_delivery_a_test_and_the_dashboard_in_five_minutes(
         pytest.skip("the README's port 8000 is taken")
     folder = tmp_path / "billhook"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True, timeout=120)
-    own = ("BILLHOOK", "FLASK", "PYTHON", "VIRTUAL_ENV")
-    environment = {name: text for name, text in os.environ.items() if not name.startswith(own)}
+    environment = strangers_environment()
     environment["PATH"] = os.pathsep.join(
         each for each in environment["PATH"].split(os.pathsep) if not (Path(each) / "activate").exists()
     )
-    moments = [("begins", time.monotonic())]
+    environment["COLUMNS"] = "80"
+    moments, told = [("begins", time.monotonic())], []
 
-    with (
-        terminal("terminal 1", folder, environment) as first,
-        terminal("terminal 2", folder, environment) as second,
-    ):
-        first.type(BLOCKS["command: install"], seconds=scaled(600))
-        save(folder, "billing.py")
-        first.type(SECRET)
-        first.type(BLOCKS["command: serve"], until=LISTENS, seconds=scaled(30))
-        second.type(". .venv/bin/activate\n" + SECRET)  # "same folder and variable"
+    def say(commands: str, seconds: float, first: str = ACTIVATED) -> str:
+        said = typed(first + commands, folder, environment, scaled(seconds))
+        told.append(f"$ {commands}{said}")
+        return said
+
+    say(BLOCKS["command: install"], 600, "")
+    save(folder, "billing.py")
+    with terminal(ACTIVATED + BLOCKS["command: serve"], folder, environment) as log:
+        until(lambda: LISTENS in log.read_text(), 30)
         send, listing = BLOCKS["command: send"].strip().splitlines()
-        sent = second.type(send, seconds=scaled(30))
-        handled = first.wait_for(r"invoice inv_42 approved at \d\d:\d\d, delivery msg_\w+", scaled(30))
-        listed = second.type(listing, seconds=scaled(30))
+        sent = say(send, 30)
+        handled = r"invoice inv_42 approved at \d\d:\d\d, delivery (msg_\w+)"
+        key = until(lambda: re.search(handled, log.read_text()), 30)[1]
+        listed = say(listing, 30)
         moments.append(("the first handled delivery", time.monotonic()))
 
         save(folder, "test_handlers.py")
-        tested = second.type(BLOCKS["command: pytest"], seconds=scaled(600))
+        tested = say(BLOCKS["command: pytest"], 600)
         moments.append(("the first green test", time.monotonic()))
-
-        first.interrupt()
-        first.type(BLOCKS["command: dashboard"])
-        first.type(BLOCKS["command: serve"], until=LISTENS, seconds=scaled(30))
+    told.append(log.read_text())
+    with terminal(
+        ACTIVATED + BLOCKS["command: dashboard"] + BLOCKS["command: serve"], folder, environment
+    ) as log:
+        until(lambda: LISTENS in log.read_text(), 30)
         dashboard = page("/billhook/deliveries/1", (folder / "dashboard.txt").read_text().strip())
         moments.append(("the dashboard", time.monotonic()))
-        first.interrupt()
 
     began = moments[0][1]
-    told = [f"--- {one.name}\n{one.shown}" for one in (first, second)]
     told += [f"{at - began:6.1f} s to {what}" for what, at in moments[1:]]
     with capsys.disabled():
         sys.stdout.write("\n".join(["", *told, ""]))
     assert '200 {"status": "accepted"}' in sent
-    key = re.search(r"delivery (msg_\w+)", handled)[1]
     # In 80 columns the key is cut, and columns are left out.
     assert re.search(rf"InvoiceApproved +done +inv_42 +{key[:7]}", listed)
     assert "9 passed" in tested

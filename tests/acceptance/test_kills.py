@@ -66,10 +66,10 @@ class Killer:
 def send_and_kill(stack: Stack, killer: Killer, kills: int, between: int) -> Load:
     """Kill once for every `between` deliveries answered; those answered until the last was."""
     with load_on(stack.port, CONNECTIONS) as load:
-        for number in range(1, kills + 1):
-            until(lambda wanted=number * between: len(load) >= wanted, 60)
+        for _ in range(kills):
+            load.more(between)
             killer.kill()
-        until(lambda: len(load) >= (kills + 1) * between, 60)
+        load.more(between)
     return load
 
 

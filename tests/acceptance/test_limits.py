@@ -12,12 +12,10 @@ from typing import Any
 
 import pytest
 
-from billhook.inbox import HandlerLimits, Inbox, RunPlan
-from support.inbox_view import incoming
+from billhook.inbox import HandlerLimits, Inbox
 from support.processes import in_children
-from support.runs import result_of
+from support.runs import result_of, store_due
 
-BATCH = 200
 LEASE = timedelta(hours=1)
 AT_MOST = 12
 RATE = (200, 1.0)
@@ -25,15 +23,6 @@ LIMITS = {
     "bounded": HandlerLimits(("bounded",), at_most=AT_MOST),
     "paced": HandlerLimits(("paced",), rate=RATE),
 }
-
-
-def store_runs(inbox: Inbox, count: int) -> None:
-    """So many runs, half of each handler, due now."""
-    now = datetime.now(UTC)
-    for first in range(0, count // 2, BATCH):
-        ids = inbox.database.insert_new([incoming(f"msg_{first + n}") for n in range(BATCH)])
-        with inbox.transaction("planner") as transaction:
-            transaction.plan([RunPlan(delivery_id, ("bounded", "paced")) for delivery_id in ids], now)
 
 
 def work(inbox: Inbox, number: int, limits: Mapping[str, HandlerLimits]) -> bytes:
@@ -89,7 +78,7 @@ def most_in_a_second(spans: list[tuple[float, float]]) -> int:
 @pytest.mark.long
 def test_no_run_is_above_the_limits_of_its_handler(inbox, figures):
     runs, processes = 40_000, 8
-    store_runs(inbox, runs)
+    store_due(inbox, runs // 2, "bounded", "paced")
 
     spans = spans_of(inbox, processes, LIMITS)
 
@@ -103,7 +92,7 @@ def test_no_run_is_above_the_limits_of_its_handler(inbox, figures):
 
 @pytest.mark.long
 def test_control_without_limits_more_are_under_way_and_start(inbox):
-    store_runs(inbox, 800)
+    store_due(inbox, 400, "bounded", "paced")
 
     spans = spans_of(inbox, 4, {})
 

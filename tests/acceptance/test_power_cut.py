@@ -16,8 +16,6 @@ from support.processes import together, until
 
 pytestmark = pytest.mark.slow
 
-CONNECTIONS = 4
-
 
 def send(stack: Stack, each: int, connections: int) -> dict[int, list[str]]:
     """Deliveries over some connections at once, each until it is answered 200; keys by the sender's port."""
@@ -43,7 +41,7 @@ def record_and_cut(
     app: str = STANDALONE,
     *,
     workers: int = 2,
-    connections: int = CONNECTIONS,
+    connections: int = 4,
     inject: str = "",
     **settings: str,
 ) -> Cuts:
@@ -87,26 +85,23 @@ def test_a_receiver_that_does_not_sync_is_caught(tmp_path, synchronous):
     assert cuts.missing_by_chance
 
 
-@pytest.mark.long
-def test_every_delivery_answered_200_after_a_failed_sync_survives_a_power_cut(tmp_path):
-    needs_strace()
-
-    cuts = record_and_cut(tmp_path, 14, workers=1, inject="fdatasync,fsync:error=EIO:when=14..15")
-
-    assert cuts.missing == set()
-
-
 # On one connection the delivery that was refused is the next to come: with others, another's commit may sync
 # what its own answer needs. By `when`: a commit and, as the log is closed, its checkpoint; both, and then the
 # log as it is taken over; a commit, and then the folder of the new log. strace counts by thread: a start
 # has 12 syncs at most, whichever the SQLite library, and the committer as many as there are commits.
 @pytest.mark.long
-@pytest.mark.parametrize("when", ["14..15", "14..16", "14..19+5", "14..21+7"])
-def test_a_delivery_that_was_refused_for_a_failed_sync_and_sent_again_survives_a_power_cut(tmp_path, when):
+@pytest.mark.parametrize(
+    ("connections", "when"),
+    [(4, "14..15"), *((1, when) for when in ("14..15", "14..16", "14..19+5", "14..21+7"))],
+)
+def test_a_delivery_that_was_refused_for_a_failed_sync_and_sent_again_survives_a_power_cut(
+    tmp_path, connections, when
+):
     needs_strace()
 
     inject = f"fdatasync,fsync:error=EIO:when={when}"
-    cuts = record_and_cut(tmp_path, 14, workers=1, connections=1, inject=inject)
+    cuts = record_and_cut(tmp_path, 14, workers=1, connections=connections, inject=inject)
 
     assert cuts.missing == set()
-    assert cuts.missing_by_chance == set()
+    # With others the end of what was refused may be on the disk without its beginning.
+    assert connections > 1 or cuts.missing_by_chance == set()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import output_of
+from support.processes import output_of, strangers_environment
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -60,8 +60,7 @@ def test_it_installs_and_runs_its_demo(built, tmp_path, kind, extras, at_lowest)
     constraints = tmp_path / "lowest.txt"
     constraints.write_text("\n".join(lowest(*extras)) if at_lowest else "")
     call(programs / "pip", "install", "--quiet", "--constraint", str(constraints), wanted)
-    environ = {name: text for name, text in os.environ.items() if not name.startswith(("BILLHOOK", "PYTHON"))}
-    environ["PATH"] = f"{programs}:{environ['PATH']}"
+    environ = strangers_environment(PATH=f"{programs}:{os.environ['PATH']}")
 
     version = call(programs / "billhook", "--version", env=environ, cwd=tmp_path)
     demo = call(programs / "billhook", "demo", env=environ, cwd=tmp_path)

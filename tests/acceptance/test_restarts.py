@@ -82,11 +82,10 @@ def send_through(stack: Stack, door: str, restart, times: int) -> RestartLoad:
     web = stack.start_web(door=door)
     load = RestartLoad(stack.port, CONNECTIONS)
     try:
-        for number in range(1, times + 1):
-            until(lambda wanted=number * BETWEEN: len(load) >= wanted, 60)
+        for _ in range(times):
+            load.more(BETWEEN)
             web = restart(stack, web, door)
-        wanted = len(load) + BETWEEN
-        until(lambda: len(load) >= wanted, 60)
+        load.more(BETWEEN)
         load.stop()
     finally:
         load.give_up()
@@ -142,9 +141,8 @@ def test_control_a_receiver_that_answers_before_it_commits_loses_deliveries(stac
     web = stack.start_web("faulty_receivers:answers_first()")
     load = RestartLoad(stack.port, CONNECTIONS)
     try:
-        until(lambda: len(load) >= BETWEEN, 60)
+        load.more(BETWEEN)
         web.kill()
-        load.give_up()
     finally:
         load.give_up()
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask, request
-from measuring import SECRET
 
 from billhook.receiver.blueprint import webhook_routes
 from billhook.receiver.wsgi import TakenBody, read_body
+from support.signing import SECRET
 
 
 def bare() -> Flask:

@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 from celery import Celery
 from flask import Flask
-from measuring import SECRET
 from other_queues import make_celery
 
 from billhook import Billhook, Handlers
 from billhook.events import PingTest
+from support.signing import SECRET
 
 FOLDER = Path(os.environ.get("BENCH_FOLDER", "."))
 DATABASE = os.environ.get("BENCH_DATABASE", "")

@@ -177,7 +177,7 @@ def _run(jobs: Tasks | Deliveries, count: int, patience: float = 120) -> float:
 
 def _cpu_seconds(pid: int) -> float:
     """User and system time of a process and its children so far."""
-    return process_seconds(str(pid)) + cpu_seconds(pid)
+    return process_seconds(pid) + cpu_seconds(pid)
 
 
 def line(figures: Figures) -> str:

@@ -24,7 +24,6 @@ from pathlib import Path
 from measuring import (
     BODY,
     HERE,
-    SECRET,
     Place,
     count_succeeded,
     inbox_at,
@@ -34,12 +33,13 @@ from measuring import (
     ratios,
     save,
     spread,
-    wait_for,
 )
 from sqlalchemy import insert
 
 from billhook.inbox import Inbox, NewDelivery
 from billhook.inbox.schema import delivery
+from support.processes import until
+from support.signing import SECRET
 
 THREADS = 8
 
@@ -155,7 +155,7 @@ def _rate(command: list[str], folder: Path, count: int, **environ: str) -> float
     times = [folder / "first", folder / "last"]
     environ |= {"BENCH_COUNT": str(count), "BENCH_FIRST": str(times[0]), "BENCH_LAST": str(times[1])}
     with process(command, folder / "worker.log", **environ):
-        wait_for(times[1].exists, 300)
+        until(times[1].exists, 300, 0.02)
         time.sleep(0.05)
     first, last = (float(each.read_text()) for each in times)
     return count / (last - first)
@@ -170,7 +170,7 @@ def latency(place: Place, count: int) -> str:
                 now = datetime.now(UTC)
                 inbox.put(NewDelivery("default", f"late-{number}", "InvoiceApproved", BODY, "{}", now, now))
                 if number == 0:
-                    wait_for(out.exists, 300)  # the worker is up
+                    until(out.exists, 300)  # the worker is up
                 time.sleep(0.03)
             time.sleep(0.5)
         figures = sorted(float(line) * 1000 for line in out.read_text().split()[1:])

@@ -12,13 +12,17 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from measuring import BODY, SECRET, answers, free_port, process, wait_for
+from measuring import BODY, process
 
-from billhook.signing import StandardWebhooks
+from support.examples import free_port
+from support.processes import children, until
+from support.server import is_up
+from support.signing import signed
 
 WRK_THREADS = 1
 PROCESSES = 2
 
+SIGNED = ("id", "timestamp", "signature")
 WRK_SCRIPT = """
 local file = io.open(os.getenv("BENCH_REQUESTS"), "r")
 local body = file:read("*l")
@@ -47,13 +51,10 @@ class Requests:
         self._part = folder / "requests"
         self._script = folder / "load.lua"
         self._script.write_text(WRK_SCRIPT)
-        scheme, now = StandardWebhooks(), datetime.now(UTC)
+        now = datetime.now(UTC)
         self._body = BODY.decode()
-        self._lines = []
-        for _ in range(count):
-            headers = scheme.sign(BODY, SECRET, event_type="InvoiceApproved", now=now)
-            signature = headers["webhook-signature"]
-            self._lines.append(f"{headers['webhook-id']} {headers['webhook-timestamp']} {signature}")
+        all_headers = (signed(BODY, "InvoiceApproved", at=now) for _ in range(count))
+        self._lines = [" ".join(headers[f"webhook-{name}"] for name in SIGNED) for headers in all_headers]
 
     def send(self, url: str, connections: int, seconds: int, *, skip: int) -> dict[str, float]:
         """Send deliveries as fast as they are answered, but not the first `skip`; returns the figures."""
@@ -84,15 +85,14 @@ def gunicorn(
     command = [sys.executable, "-m", "gunicorn", "-w", str(PROCESSES), *flags, "--no-control-socket"]
     command += ["-b", f"127.0.0.1:{port}", f"apps:{factory}()"]
     with process(command, folder / "gunicorn.log", **environment) as server:
-        wait_for(lambda: answers(port, "/"))
+        until(lambda: is_up(port, "/"), 60)
         time.sleep(0.5)  # the other process
         yield f"http://127.0.0.1:{port}", server.pid
 
 
 def cpu_seconds(master: int) -> float:
     """User and system time of the master's children so far."""
-    children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
-    return sum(map(process_seconds, children))
+    return sum(map(process_seconds, children(master)))
 
 
 def server_seconds(name: str) -> float:
@@ -105,7 +105,7 @@ def server_seconds(name: str) -> float:
     return total
 
 
-def process_seconds(pid: str) -> float:
+def process_seconds(pid: int | str) -> float:
     """User and system time of one process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

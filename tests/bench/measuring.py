@@ -6,17 +6,14 @@ import argparse
 import contextlib
 import json
 import os
-import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +23,11 @@ from billhook.events import InvoiceApproved, sample
 from billhook.inbox import Inbox
 from billhook.inbox.schema import run
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, what tests share
+from support.postgres import fresh_schema
+from support.processes import logged
+
 HERE = Path(__file__).parent
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 BODY = sample(InvoiceApproved).to_json()
 Place = Callable[[Path], contextlib.AbstractContextManager[str]]
 """Gives the URL of an empty inbox in a folder, until the block ends."""
@@ -75,11 +75,8 @@ def timed(work: Callable[[], object]) -> float:
 
 def at_once(count: int, work: Callable[[int], object]) -> None:
     """Do `work(number)` in so many threads."""
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, range(count)))
 
 
 # --- databases --------------------------------------------------------------------------------------
@@ -91,35 +88,15 @@ def sqlite(folder: Path) -> Iterator[str]:
     yield f"sqlite:///{folder / 'inbox.db'}"
 
 
-def server_url() -> str:
-    """Return the address of the PostgreSQL server, as psycopg takes it."""
-    return os.environ["BILLHOOK_TEST_POSTGRES_URL"].replace("postgresql+psycopg://", "postgresql://")
-
-
-@contextlib.contextmanager
-def postgres(folder: Path) -> Iterator[str]:
-    """An inbox in a schema of its own, gone afterwards."""
-    import psycopg
-
-    server = server_url()
-    name = f"bench_{os.getpid()}_{folder.name.lower()}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE SCHEMA "{name}"')
-        try:
-            joint = "&" if "?" in server else "?"
-            yield f"{server.replace('postgresql://', 'postgresql+psycopg://')}{joint}options=-csearch_path%3D{name}"
-        finally:
-            connection.execute(f'DROP SCHEMA "{name}" CASCADE')
-
-
+SERVER = os.environ.get("BILLHOOK_TEST_POSTGRES_URL")
 DATABASES = ["sqlite", "postgresql"]
 
 
 def places(only: Sequence[str] = DATABASES) -> dict[str, Place]:
     """Return the databases to measure on: PostgreSQL where BILLHOOK_TEST_POSTGRES_URL is set."""
     found: dict[str, Place] = {"sqlite": sqlite}
-    if "BILLHOOK_TEST_POSTGRES_URL" in os.environ:
-        found["postgresql"] = postgres
+    if SERVER:
+        found["postgresql"] = lambda _: fresh_schema(SERVER)
     return {name: place for name, place in found.items() if name in only}
 
 
@@ -148,49 +125,9 @@ def count_succeeded(inbox: Inbox) -> int:
 # --- processes --------------------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    """Return a port that nothing listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
-@contextlib.contextmanager
 def process(
     command: Sequence[str | Path], log: Path, **environment: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A program with its log, beside these scripts, until the block ends; it is killed if it does not end."""
-    path = f"{HERE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    environ = {**os.environ, "PYTHONPATH": path, **environment}
-    with log.open("wb") as output:
-        started = subprocess.Popen(command, cwd=log.parent, env=environ, stdout=output, stderr=output)
-    try:
-        yield started
-        if started.poll() is not None:
-            sys.exit(f"it has ended with {started.returncode}")
-    except SystemExit:
-        print(log.read_text(), file=sys.stderr)
-        raise
-    finally:
-        started.send_signal(signal.SIGTERM)
-        try:
-            started.wait(30)
-        except subprocess.TimeoutExpired:
-            started.kill()
-            started.wait()
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            sys.exit(f"not within {seconds:.0f} s")
-        time.sleep(0.02)
-
-
-def answers(port: int, path: str, *statuses: int) -> bool:
-    """Return whether a GET is answered there now, with one of these statuses if any are given."""
-    with contextlib.suppress(OSError), closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
-        connection.request("GET", path)
-        return connection.getresponse().status in statuses or not statuses
-    return False
+) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+    """A program with its log, which finds these scripts and `support`, until the block ends."""
+    path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    return logged(command, log, cwd=log.parent, env={**os.environ, "PYTHONPATH": path, **environment})

@@ -10,14 +10,12 @@ delivery over each as soon as the last one was answered. Linux only.
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from measuring import options, ratios, save, spread
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.new_connections import Seen, new_connections
 from support.server import gunicorn
 

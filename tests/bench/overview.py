@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import statistics
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from measuring import inbox_at, options, places, save, timed
-from sqlalchemy import text
 
 from billhook.engines.maintenance import COUNT_SECONDS
 from billhook.events import EVENT_TYPES
@@ -25,22 +25,15 @@ from billhook.inbox.counts import Counted, CountKey, Counts, Sum, note
 from billhook.inbox.dialect import dialect_of
 from billhook.inbox.overview import read_overview
 from billhook.metrics import metrics_text
+from support import query_plans
+from support.inbox_view import change, place_of
 
 HANDLERS = 4
 REPEATS = 21
-CHUNK = 50_000
-_NUMBERS = """
-    (WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < :rows)
-    SELECT n FROM number) AS number
-"""
 _AT = {
-    "sqlite": "strftime('%Y-%m-%d %H:%M:%f000', :since, '+' || (n * :step) || ' seconds')",
-    "postgresql": "CAST(:since AS timestamptz) + n * CAST(:step AS double precision) * interval '1 second'",
+    "sqlite": "strftime('%Y-%m-%d %H:%M:%f000', '{since:%Y-%m-%d %H:%M:%S}', (n * {step}) || ' seconds')",
+    "postgresql": "CAST('{since}' AS timestamptz) + n * {step} * interval '1 second'",
 }
-_FILL = """
-    INSERT INTO delivery (source, key, event_type, body, headers, state, signed_at, received_at)
-    SELECT 'default', :salt || n, {types}, CAST(:body AS {bytes}), '{{}}', 'done', {at}, {at} FROM {numbers}
-"""
 _FILL_RUNS = """
     INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, finished_at, duration_seconds)
     SELECT id, 'shop.' || (id % {handlers}), 'succeeded', 1, received_at, 1, received_at, (id % 97) * 0.004
@@ -58,16 +51,16 @@ def main() -> None:
     given = options(__doc__, rows=1_000_000, rates=[0, 1000, 3000])
     figures: dict[str, object] = {}
     for name, place in places().items():
-        with inbox_at(place, known_types=EVENT_TYPES) as (inbox, _):
-            figures[name] = measure(name, inbox, given)
+        with inbox_at(place, known_types=EVENT_TYPES) as (inbox, url):
+            figures[name] = measure(name, inbox, place_of(url), given)
     save(given, figures)
 
 
-def measure(name: str, inbox: Inbox, given: Any) -> dict[str, float]:
+def measure(name: str, inbox: Inbox, where: Path | str, given: Any) -> dict[str, float]:
     """Measure one database."""
     three_days = timedelta(days=3)
     now = datetime.now(UTC) - timedelta(seconds=60)
-    fill(inbox, name, "old-", given.rows, now - three_days, three_days / given.rows)
+    fill(where, name, "old-", given.rows, now - three_days, three_days / given.rows)
     fill_days(inbox, now)
     # Or a step, as the next of 256 commits, would move the log of all this into SQLite's file: 1.9 s once.
     inbox.database.checkpoint(at_once=True)
@@ -86,7 +79,7 @@ def measure(name: str, inbox: Inbox, given: Any) -> dict[str, float]:
         rows = int(rate * uncounted_seconds) - stored
         if rows > 0:
             since = datetime.now(UTC) - timedelta(seconds=uncounted_seconds)
-            fill(inbox, name, f"{rate}-", rows, since, timedelta(seconds=uncounted_seconds) / rows)
+            fill(where, name, f"{rate}-", rows, since, timedelta(seconds=uncounted_seconds) / rows)
             stored += rows
         overviews = (timed(lambda: read_overview(inbox, datetime.now(UTC))) for _ in range(REPEATS))
         scrapes = (timed(lambda: metrics_text(inbox)) for _ in range(REPEATS))
@@ -97,25 +90,15 @@ def measure(name: str, inbox: Inbox, given: Any) -> dict[str, float]:
     return found
 
 
-def fill(inbox: Inbox, name: str, salt: str, rows: int, since: datetime, step: timedelta) -> None:
+def fill(where: Path | str, name: str, salt: str, rows: int, since: datetime, step: timedelta) -> None:
     """Store deliveries that were handled one after the other."""
-    while rows > CHUNK:  # a statement may take 10 s on PostgreSQL
-        fill(inbox, name, f"{salt}{rows}-", CHUNK, since, step)
-        since, rows = since + step * CHUNK, rows - CHUNK
     types = " ".join(f"WHEN {number} THEN '{one}'" for number, one in enumerate(EVENT_TYPES))
-    given = {"rows": rows, "salt": salt, "body": b"x" * 300, "step": step.total_seconds()}
-    given["since"] = since if name == "postgresql" else since.strftime("%Y-%m-%d %H:%M:%S")
-    fill_deliveries = _FILL.format(
-        types=f"CASE n % {len(EVENT_TYPES)} {types} END",
-        bytes="bytea" if name == "postgresql" else "blob",
-        at=_AT[name],
-        numbers=_NUMBERS,
-    )
-    with inbox.database.write() as connection:
-        connection.execute(text(fill_deliveries), given)
-        connection.execute(text(_FILL_RUNS.format(handlers=HANDLERS)))
-        connection.execute(text(_FILL_FAILURES))
-        connection.execute(text("ANALYZE"))
+    at = _AT[name].format(since=since, step=step.total_seconds())
+    columns = {"source": "'default'", "key": f"'{salt}' || n", "signed_at": at, "received_at": at}
+    columns["event_type"] = f"CASE n % {len(EVENT_TYPES)} {types} END"
+    query_plans.fill(where, rows, body="x" * 300, has_runs=False, **columns)
+    for statement in (_FILL_RUNS.format(handlers=HANDLERS), _FILL_FAILURES, "ANALYZE"):
+        change(where, statement)
 
 
 def fill_days(inbox: Inbox, now: datetime) -> None:

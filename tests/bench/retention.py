@@ -43,7 +43,7 @@ def main() -> None:
 
 def measure(inbox: Inbox, url: str, rows: int, seconds: float) -> tuple[float, float, float, int]:
     """Puts a second, the same beside a process that prunes, deletions a second, and bytes at the end."""
-    fill(inbox, rows)
+    fill(inbox, url, rows)
     alone = puts(inbox, seconds)
     spawn = multiprocessing.get_context("spawn")
     stopped = spawn.Event()

@@ -28,9 +28,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from measuring import answers, free_port, options, process, ratios, save, spread, timed, wait_for
+from measuring import options, process, ratios, save, spread, timed
 
 from billhook.sandbox import Sandbox, SandboxOptions
+from support.examples import answers, free_port
+from support.processes import until
 
 BATCH = 1000
 CUSTOMERS = 100
@@ -235,7 +237,7 @@ def served(path: Path) -> Iterator[Caller]:
     port = free_port()
     environ = {"BENCH_FILE": str(path), "BENCH_PORT": str(port)}
     with process(command, path.with_name("log"), **environ):
-        wait_for(lambda: answers(port, "/"))
+        until(lambda: answers(port), 60)
         caller = Caller(port)
         yield caller
         caller.close()

@@ -24,13 +24,14 @@ from measuring import (
     places,
     ratios,
     save,
-    server_url,
     spread,
     timed,
 )
 from sqlalchemy import text
 
 from billhook.inbox import Inbox, NewDelivery, RunPlan, RunResult, RunState
+from support import query_plans
+from support.inbox_view import change, place_of
 
 SMALL = 1_000
 THREADS = 16
@@ -38,36 +39,23 @@ PUTS = 40  # of each thread in a round
 TURNS = 40
 BATCH = 64
 
-_FILL = """
-    WITH RECURSIVE number (n) AS
-        (SELECT CAST({first} AS bigint) UNION ALL SELECT n + 1 FROM number WHERE n < {last})
-    INSERT INTO delivery (source, key, event_type, body, headers, state, signed_at, received_at)
-    SELECT 'default', 'old-' || n || '-{salt}', 'InvoiceApproved', CAST(:body AS {bytes}), '{{}}', 'done',
-           :old, :old FROM number
-"""
-_FILL_RUNS = """
-    INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, finished_at)
-    SELECT id, 'noop', 'succeeded', 1, :old, 1, :old FROM delivery
-    WHERE id > (SELECT coalesce(max(delivery_id), 0) FROM run)
-"""
-
 
 def main() -> None:
     """Measure and print."""
     given = options(__doc__, rounds=5, rows=1_000_000, only=DATABASES)
-    figures: dict[str, list[tuple[dict[str, float], dict[str, float]]]] = {}
+    figures: dict[str, list[tuple[dict[str, float], ...]]] = {}
     for name, place in places(given.only).items():
         with contextlib.ExitStack() as stack:
-            small, large = (stack.enter_context(inbox_at(place))[0] for _ in range(2))
-            for inbox, rows in ((small, SMALL), (large, given.rows)):
-                fill(inbox, rows)
+            made = [stack.enter_context(inbox_at(place)) for _ in range(2)]
+            for (inbox, url), rows in zip(made, (SMALL, given.rows), strict=True):
+                fill(inbox, url, rows)
                 print(f"{name:10} {rows:,} rows, {size_of(inbox) / rows:,.0f} bytes each", flush=True)
-            figures[name] = [(measure(small), measure(large)) for _ in range(given.rounds)]
+            figures[name] = [tuple(measure(one) for one, _ in made) for _ in range(given.rounds)]
             report(name, figures[name])
     save(given, figures)
 
 
-def report(name: str, rounds: list[tuple[dict[str, float], dict[str, float]]]) -> None:
+def report(name: str, rounds: list[tuple[dict[str, float], ...]]) -> None:
     """Costs and ratios."""
     for what in ("accept", "turn"):
         small, large = ([one[index][what] for one in rounds] for index in (0, 1))
@@ -78,26 +66,18 @@ def report(name: str, rounds: list[tuple[dict[str, float], dict[str, float]]]) -
         )
 
 
-def fill(inbox: Inbox, rows: int) -> None:
-    """Finished deliveries of a week ago, each with its run; keys in no order, as real ones are."""
-    old, binary = datetime.now(UTC) - timedelta(days=7), "bytea" if inbox.database.schema else "blob"
-    moment = old if binary == "bytea" else old.strftime("%Y-%m-%d %H:%M:%S.%f")
-    for first in range(1, rows + 1, 50_000):
-        statement = _FILL.format(
-            first=first, last=min(rows, first + 49_999), salt=secrets.token_hex(8), bytes=binary
-        )
-        with inbox.database.write() as connection:
-            connection.execute(text(statement), {"body": BODY, "old": moment})
-            connection.execute(text(_FILL_RUNS), {"old": moment})
+def fill(inbox: Inbox, url: str, rows: int) -> None:
+    """Finished deliveries of a week ago, each with its run."""
+    where, old = place_of(url), datetime.now(UTC) - timedelta(days=7)
+    for first in range(0, rows, 500_000):
+        key = f"'old-' || n || '-{secrets.token_hex(8)}'"
+        query_plans.fill(where, min(500_000, rows - first), body=BODY.decode(), at=old, key=key)
         inbox.database.checkpoint()
-    if binary == "bytea":  # what a bulk load leaves to the server would else be measured beside the rounds
-        import psycopg
-
-        with inbox.database.read() as connection:
-            schema = connection.execute(text("SELECT current_schema()")).scalar_one()
-        with psycopg.connect(server_url(), autocommit=True) as connection:
-            connection.execute(f'VACUUM ANALYZE "{schema}".delivery, "{schema}".run')
-            connection.execute("CHECKPOINT")
+    if (
+        inbox.database.schema
+    ):  # what a bulk load leaves to the server would else be measured beside the rounds
+        change(where, "VACUUM ANALYZE delivery, run")
+        change(where, "CHECKPOINT")
 
 
 def size_of(inbox: Inbox) -> int:

@@ -12,35 +12,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from measuring import BODY, SECRET, answers, free_port, options, process, save, wait_for
+from measuring import BODY, options, save
+from new_connections import CONFIGURATION
 
-from billhook.cli.serve import web_command
-from billhook.signing import StandardWebhooks
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from support.slow_clients import KINDS, slow_clients
+from support.processes import children, until
+from support.server import gunicorn, request
+from support.signing import signed
+from support.slow_clients import KINDS, open_in, slow_clients
 
 SCENARIOS = {"none": (), **{kind: (kind,) for kind in KINDS}, "all": KINDS}
-DOORS = {
-    "asgi": ["--asgi-loop", "asyncio", "--http-parser", "python"],
-    "asgi[fast]": ["--asgi-loop", "uvloop", "--http-parser", "fast"],
-    "gthread": [],
-}
+DOORS = ["asgi", "asgi-fast", "gthread"]
 TIMEOUT_SECONDS = 10.0
 SETTLING_SECONDS = 3.0
 
@@ -48,7 +38,7 @@ SETTLING_SECONDS = 3.0
 def main() -> None:
     """Measure and print."""
     given = options(
-        __doc__, connections=2_000, seconds=30.0, rate=100.0, workers=[1, 2], door=list(DOORS),
+        __doc__, connections=2_000, seconds=30.0, rate=100.0, workers=[1, 2], door=DOORS,
         kinds=list(SCENARIOS), worker_connections=0,
     )  # fmt: skip
     found = []
@@ -93,29 +83,30 @@ class Figures:
 def measure(door: str, workers: int, counts: dict[str, int], given: Any) -> Figures:
     """One receiver with some slow clients for some seconds."""
     figures = Figures()
-    flags = list(DOORS[door])
+    flags = ["-c", str(CONFIGURATION), *(["--threads", "16"] if door == "gthread" else [])]
     if given.worker_connections:
         flags += ["--worker-connections", str(given.worker_connections)]
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        port, pid = stack.enter_context(_receiver(folder, workers, 16 if door == "gthread" else None, flags))
+        server = stack.enter_context(gunicorn(folder, *flags, workers=workers, door=door))
+        time.sleep(1.0)  # the second process
+        port, pid = server.port, server.pid
         asyncio.run(_Sender(port, Figures()).run(given.rate, 1.0))  # warm
         before = _memory_kb(pid)
-        reports: list[dict[str, int]] = []
         if counts:
-            process = stack.enter_context(slow_clients(port, **counts))
-            threading.Thread(target=_collect, args=(process, reports), daemon=True).start()
-            _wait_until_open(reports, sum(counts.values()))
-        del reports[:-1]
+            crowd = stack.enter_context(slow_clients(port, **counts))
+            until(lambda: crowd.open >= sum(counts.values()) * 0.95, 60, 0.1)
+            time.sleep(SETTLING_SECONDS)
+            del crowd.reports[:-1]
         cpu, waited = _cpu_seconds(pid)
         asyncio.run(_Sender(port, figures).run(given.rate, given.seconds))
         cpu_then, waited_then = _cpu_seconds(pid)
         figures.cpu = (cpu_then - cpu) / given.seconds
         figures.waiting = (waited_then - waited) / given.seconds
         if counts:
-            held = [sum(one.get(kind, 0) for kind in KINDS) for one in reports]
+            held = list(map(open_in, crowd.reports))
             figures.kilobytes = (_memory_kb(pid) - before) / max(held)
-            rest = {name: count for name, count in reports[-1].items() if name not in KINDS}
+            rest = {name: count for name, count in crowd.report.items() if name not in KINDS}
             figures.held = f"{min(held)} {rest}"
     return figures
 
@@ -157,14 +148,8 @@ class _Sender:
             reader, writer = self._idle.pop()
         else:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        signed = StandardWebhooks().sign(BODY, SECRET, event_type="InvoiceApproved", now=datetime.now(UTC))
-        headers = {"X-Webhook-Type": "InvoiceApproved", "Content-Length": len(BODY), **signed}
-        lines = ["POST /webhooks/billing HTTP/1.1", "Host: receiver"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        if not keep_alive:
-            lines.append("Connection: close")
         try:
-            writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + BODY)
+            writer.write(request(BODY, signed(BODY, "InvoiceApproved"), close=not keep_alive))
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = head.partition(b"content-length: ")[2].partition(b"\r\n")[0]
             await reader.readexactly(int(length or 0))
@@ -178,52 +163,16 @@ class _Sender:
         return int(head.split(b" ", 2)[1])
 
 
-@contextlib.contextmanager
-def _receiver(folder: Path, workers: int, threads: int | None, flags: list[str]) -> Iterator[tuple[int, int]]:
-    """Serve the standalone receiver; gives its port and the process that the web processes belong to."""
-    port = free_port()
-    environ = {
-        "BILLHOOK_SECRETS": SECRET,
-        "BILLHOOK_ENGINE": "worker",
-        "BILLHOOK_INBOX_URL": f"sqlite:///{folder / 'inbox.db'}",
-    }
-    *command, app = web_command(f"127.0.0.1:{port}", workers, threads)
-    with process([*command, *flags, app], folder / "log", **environ) as server:
-        wait_for(lambda: answers(port, "/healthz", 200))
-        time.sleep(1.0)  # the second process
-        yield port, server.pid
-
-
-def _collect(process: subprocess.Popen[str], reports: list[dict[str, int]]) -> None:
-    assert process.stdout is not None
-    reports.extend(json.loads(line) for line in process.stdout)
-
-
-def _wait_until_open(reports: list[dict[str, int]], count: int) -> None:
-    """Wait until the slow clients were all open, and their first ones have been closed or not."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        if reports and sum(reports[-1].get(kind, 0) for kind in KINDS) >= count * 0.95:
-            time.sleep(SETTLING_SECONDS)
-            return
-        time.sleep(0.1)
-    print("the slow clients could not connect all", file=sys.stderr)
-
-
-def _web_processes(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
 def _memory_kb(pid: int) -> float:
     """Resident memory of the web processes."""
-    pages = sum(int(Path(f"/proc/{child}/statm").read_text().split()[1]) for child in _web_processes(pid))
+    pages = sum(int(Path(f"/proc/{child}/statm").read_text().split()[1]) for child in children(pid))
     return pages * os.sysconf("SC_PAGESIZE") / 1024
 
 
 def _cpu_seconds(pid: int) -> tuple[float, float]:
     """What the web processes' threads ran so far, and what they were ready to run and waited."""
     ran = waited = 0
-    for child in _web_processes(pid):
+    for child in children(pid):
         for thread in Path(f"/proc/{child}/task").iterdir():
             on_core, ready, _ = map(int, (thread / "schedstat").read_text().split())
             ran, waited = ran + on_core, waited + ready

@@ -15,24 +15,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 
-from measuring import (
-    BODY,
-    HERE,
-    SECRET,
-    answers,
-    at_once,
-    free_port,
-    options,
-    process,
-    save,
-    spread,
-    wait_for,
-)
+from measuring import BODY, HERE, at_once, options, process, save, spread
 
-from billhook.signing import StandardWebhooks
+from support.examples import free_port
+from support.processes import until
+from support.server import is_up
+from support.signing import SECRET, signed
 
 SENDERS = 16
 SLOW = """
@@ -98,7 +88,7 @@ def measure(
     }
     program = [sys.executable, "-m", *command, f"127.0.0.1:{port}"]
     with process(program, folder / "log", **environ):
-        wait_for(lambda: answers(port, "/readyz", 200), 120)
+        until(lambda: is_up(port, "/readyz", 200), 120)
         send(port, 4, milliseconds / 1000 * 30)  # each process has begun to write
         return send(port, SENDERS, seconds)
 
@@ -111,13 +101,9 @@ def send(port: int, senders: int, seconds: float) -> tuple[Counter[int], float]:
     def work(_: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         while time.monotonic() < end:
-            headers = StandardWebhooks().sign(
-                BODY, SECRET, event_type="InvoiceApproved", now=datetime.now(UTC)
-            )
+            headers = signed(BODY, "InvoiceApproved")
             began = time.monotonic()
-            connection.request(
-                "POST", "/webhooks/billing", BODY, {**headers, "X-Webhook-Type": "InvoiceApproved"}
-            )
+            connection.request("POST", "/webhooks/billing", BODY, headers)
             response = connection.getresponse()
             response.read()
             with lock:

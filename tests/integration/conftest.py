@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from support.postgres import unavailable
-from support.worker_group import WorkerGroup, worker_group
+from support.worker_group import WorkerGroup
 
 
 @pytest.fixture
 def group(tmp_path) -> Iterator[WorkerGroup]:
-    with worker_group(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}") as made:
+    with closing(WorkerGroup(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}")) as made:
         yield made
 
 

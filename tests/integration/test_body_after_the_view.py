@@ -16,7 +16,6 @@ import pytest
 from support.examples import answers, free_port
 from support.inbox_view import column
 from support.processes import clean_environment, logged, output_of, run_command, until
-from support.reading_app import PLACES, READERS
 from support.server import ask, request
 from support.signing import PATH, SECRET, signed
 from support.templates import new_inbox
@@ -28,10 +27,13 @@ TESTS = Path(__file__).parents[1]
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 BODIES = {FORM: b"a=1", JSON: b'{"a": "1"}'}
 TOO_LARGE = b"a=" + b"1" * 2_000
-FIRST = ["after_request get_data", "middleware server's stream"]
-"""Two readers; for the others --long is needed."""
-PARSE_FIRST = ("data", "get_data, after the form")
-ALL = [f"{place} {reader}" for place in PLACES for reader in READERS]
+READS = [
+    "after_request get_data",
+    "middleware server's stream",
+    "after_request form",
+    "closing stream, in pieces",
+]
+"""Where and how; all ways are tried in tests/component/receiver/test_hooks.py."""
 
 WSGI, ASGI = "support.reading_app:make_app", "support.reading_app:make_asgi_app"
 GUNICORN = ["-m", "gunicorn", "-b", "127.0.0.1:{port}", "--no-control-socket"]
@@ -61,19 +63,18 @@ from support.reading_app import make_app
 Server(("127.0.0.1", {port}), make_app()).start()
 """,
 }
-WSGI_SERVERS = {
+SERVERS = {
     "flask run": ["-m", "flask", "--app", WSGI, "run", "--port", "{port}"],
     "gunicorn gthread": [*GUNICORN, "-k", "gthread", "--threads", "4", f"{WSGI}()"],
     "gunicorn gevent": [*GUNICORN, "-k", "gevent", f"{WSGI}()"],
     "gevent": ["-c", PROGRAMS["gevent"]],
-}
-ASGI_SERVERS = {
     "gunicorn asgi": [*GUNICORN, "-k", "billhook.gunicorn_worker.AsgiWorker", f"{ASGI}()"],
     "uvicorn": ["-m", "uvicorn", "--port", "{port}", "--factory", ASGI],
     "hypercorn": ["-m", "hypercorn", "-b", "127.0.0.1:{port}", f"{ASGI}()"],
 }
 PACKAGES = ["waitress", "pyuwsgi", "eventlet", "flask-socketio", "cheroot", "granian", "sentry-sdk"]
-OTHER_WSGI_SERVERS = {
+GRANIAN = ["-m", "granian", "--port", "{port}", "--factory", "--interface"]
+OTHER_SERVERS = {
     "gunicorn sync": [*GUNICORN, f"{WSGI}()"],
     "waitress": ["-m", "waitress", "--listen", "127.0.0.1:{port}", "--call", WSGI],
     "uwsgi": [
@@ -83,11 +84,11 @@ OTHER_WSGI_SERVERS = {
     "eventlet": ["-c", PROGRAMS["eventlet"]],
     "flask-socketio": ["-c", PROGRAMS["flask-socketio"]],
     "cheroot": ["-c", PROGRAMS["cheroot"]],
-    "granian": ["-m", "granian", "--port", "{port}", "--interface", "wsgi", "--factory", WSGI],
+    "granian": [*GRANIAN, "wsgi", WSGI],
+    "granian asgi": [*GRANIAN, "asgi", ASGI],
 }  # fmt: skip
-OTHER_ASGI_SERVERS = {
-    "granian": ["-m", "granian", "--port", "{port}", "--interface", "asgi", "--factory", ASGI],
-}
+"""Those that the extra `test` does not bring."""
+LONG = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 @dataclass
@@ -117,7 +118,7 @@ class Shop:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, command: list[str], python: str = sys.executable, **environ: str) -> Iterator[Shop]:
+def serving(folder: Path, command: list[str], python: str, **environ: str) -> Iterator[Shop]:
     """The app under a server, until the block ends."""
     port = free_port()
     new_inbox(f"sqlite:///{folder / 'billhook.db'}")
@@ -138,23 +139,19 @@ def serving(folder: Path, command: list[str], python: str = sys.executable, **en
 
 def expected(read: str, content_type: str) -> list[Any]:
     """What a reader finds in the body with this type."""
-    place, _, reader = read.partition(" ")
-    if reader == "form":
-        return [read, {"a": "1"} if content_type == FORM else {}]
-    # A request object of its own reads the stream for its form, and then has no data: so it is in Werkzeug.
-    has_parsed = place == "middleware" and content_type == FORM
-    return [read, "" if has_parsed and reader in PARSE_FIRST else BODIES[content_type].decode()]
+    form = {"a": "1"} if content_type == FORM else {}
+    return [read, form if read.endswith("form") else BODIES[content_type].decode()]
 
 
-def check_readers(shop: Shop, reads: list[str]) -> None:
+def check_readers(shop: Shop) -> None:
     """Each delivery is answered 200 and stored, and what reads its body finds it; after a refusal nothing."""
-    sent = [(read, content_type) for read in reads for content_type in BODIES]
+    sent = [(read, content_type) for read in READS for content_type in BODIES]
 
     statuses = [(*each, shop.deliver(*each)) for each in sent]
     refused = [
-        shop.deliver(FIRST[0], body=b"a=2", secret="whsec_" + "QUJD" * 8),
-        shop.deliver(FIRST[0], body=TOO_LARGE),
-        shop.deliver(FIRST[1], method="PUT"),
+        shop.deliver(READS[0], body=b"a=2", secret="whsec_" + "QUJD" * 8),
+        shop.deliver(READS[0], body=TOO_LARGE),
+        shop.deliver(READS[1], method="PUT"),
     ]
     shop.deliver("")
 
@@ -163,7 +160,7 @@ def check_readers(shop: Shop, reads: list[str]) -> None:
     found = shop.found(len(sent) + 3)
     by_text = sorted(map(json.dumps, found[:-3]))
     assert by_text == sorted(json.dumps(expected(*each)) for each in sent)
-    assert found[-3:] == [[FIRST[0], "a=2"], [FIRST[0], ""], [FIRST[1], ""]]
+    assert found[-3:] == [[READS[0], "a=2"], [READS[0], ""], [READS[1], ""]]
     assert shop.stored() == [BODIES[content_type] for _, content_type in sent] + [BODIES[FORM]]
 
 
@@ -186,30 +183,6 @@ def check_asgi(shop: Shop) -> None:
     assert shop.stored() == [BODIES[FORM]] * 2
 
 
-@pytest.mark.parametrize("server", WSGI_SERVERS)
-def test_whatever_reads_the_body_of_a_delivery_afterwards_finds_it(tmp_path, server, request):
-    with serving(tmp_path, WSGI_SERVERS[server]) as shop:
-        check_readers(shop, ALL if request.config.getoption("--long") else FIRST)
-
-
-@pytest.mark.parametrize(
-    "server",
-    [pytest.param(name, marks=() if name == "flask run" else pytest.mark.long) for name in WSGI_SERVERS],
-)
-def test_sentry_with_tracing_finds_the_body_of_a_delivery(tmp_path, server):
-    with serving(tmp_path, WSGI_SERVERS[server], SENTRY="1") as shop:
-        check_sentry(shop)
-
-
-@pytest.mark.parametrize("server", ASGI_SERVERS)
-def test_asgi_middleware_may_read_and_replay_the_body_of_a_delivery(tmp_path, server):
-    with serving(tmp_path, ASGI_SERVERS[server]) as shop:
-        check_asgi(shop)
-
-
-# --- servers that the extra `test` does not bring ---------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def other_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The Python of an environment with billhook and these servers."""
@@ -220,24 +193,22 @@ def other_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return python
 
 
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("server", OTHER_WSGI_SERVERS)
-def test_whatever_reads_the_body_afterwards_finds_it_on_other_servers(tmp_path, other_python, server):
+@pytest.mark.parametrize("server", [*SERVERS, *(pytest.param(name, marks=LONG) for name in OTHER_SERVERS)])
+def test_whatever_reads_the_body_of_a_delivery_afterwards_finds_it(tmp_path, request, server):
+    """As middleware of ASGI too, which replays it; and Sentry with tracing."""
+    is_long = request.config.getoption("--long")
+    python = request.getfixturevalue("other_python") if server in OTHER_SERVERS else sys.executable
+    command = (SERVERS | OTHER_SERVERS)[server]
     for name in ("readers", "sentry"):
         (tmp_path / name).mkdir()
-    with serving(tmp_path / "readers", OTHER_WSGI_SERVERS[server], other_python) as shop:
-        check_readers(shop, ALL)
-    with serving(tmp_path / "sentry", OTHER_WSGI_SERVERS[server], other_python, SENTRY="1") as shop:
-        check_sentry(shop)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("server", OTHER_ASGI_SERVERS)
-def test_asgi_middleware_may_read_and_replay_the_body_on_other_servers(tmp_path, other_python, server):
-    with serving(tmp_path, OTHER_ASGI_SERVERS[server], other_python) as shop:
-        check_asgi(shop)
+    with serving(tmp_path / "readers", command, python) as shop:
+        if ASGI in command[-1]:
+            check_asgi(shop)
+        else:
+            check_readers(shop)
+    if ASGI not in command[-1] and (is_long or server == "flask run"):
+        with serving(tmp_path / "sentry", command, python, SENTRY="1") as shop:
+            check_sentry(shop)
 
 
 PATCHED_LATE = """

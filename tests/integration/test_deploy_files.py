@@ -286,22 +286,6 @@ def test_a_clients_header_names_no_path_and_no_scheme(
 
 
 @pytest.mark.slow
-def test_the_units_commands_accept_and_handle_a_delivery_and_stop(tmp_path: Path) -> None:
-    (tmp_path / "secrets").write_text(f"# the billing service's\n{SECRET}\n")
-    options = env_settings() | {
-        "BILLHOOK_HANDLERS": "note",
-        "BILLHOOK_INBOX_URL": f"sqlite:///{tmp_path}/inbox.db",
-        "BILLHOOK_SECRETS_FILE": str(tmp_path / "secrets"),
-        "BILLHOOK_SECRETS": "",
-    }
-    port, web, worker = commands_of_the_units()
-    with running(web, tmp_path, port=port, **options):
-        assert deliver(port) == 200
-        with running(worker, tmp_path, **options):
-            until((tmp_path / "handled-1").exists, 15)
-
-
-@pytest.mark.slow
 def test_a_flask_app_on_the_event_loop_is_refused_with_what_to_do_instead(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "gunicorn", "--config", str(CONF), "-b", address, WSGI]
@@ -314,37 +298,36 @@ def test_a_flask_app_on_the_event_loop_is_refused_with_what_to_do_instead(tmp_pa
     assert not re.search(r'File ".*/billhook/', done.stderr)
 
 
-@pytest.mark.slow
-def test_the_celery_units_command_handles_a_delivery_and_stops(tmp_path: Path) -> None:
-    pytest.importorskip("celery", reason="the extra billhook[celery] is not installed")
-    (tmp_path / "tasks.py").write_text("from celery import Celery\ncelery = Celery(broker='memory://')\n")
-    options = env_settings() | {
-        "BILLHOOK_HANDLERS": "note",
-        "BILLHOOK_ENGINE": "celery",
-        "BILLHOOK_CELERY_APP": "tasks:celery",
-        "BILLHOOK_INBOX_URL": f"sqlite:///{tmp_path}/inbox.db",
-    }
-    port, web, _ = commands_of_the_units()
-    with running(web, tmp_path, port=port, **options):
-        assert deliver(port) == 200
-        with running(ours(unit_settings(CELERY_UNIT)["ExecStart"]), tmp_path, **options):
-            until((tmp_path / "handled-1").exists, 30)
-
-
-@pytest.mark.slow
-def test_the_pages_commands_with_threads_and_worker_processes_handle_a_delivery(tmp_path: Path) -> None:
+def page_commands(port: int) -> tuple[list[str], list[str]]:
+    """What the page starts in the place of the units' commands: threads, and several worker processes."""
     page = (DEPLOY / "README.md").read_text(encoding="utf-8")
     threads = ours(next(re.finditer(r"(?m)^ExecStart=(.* -k gthread .*)$", page))[1])
     several = ours(next(re.finditer(r"(?m)^ExecStart=(.*billhook worker --processes.*)$", page))[1])
-    port = free_port()
-    threads[1:1] = ["--bind", f"127.0.0.1:{port}"]
+    return [threads[0], "--bind", f"127.0.0.1:{port}", *threads[1:]], several
 
-    with (
-        running(threads, tmp_path, port=port, BILLHOOK_ENGINE="worker"),
-        running(several, tmp_path, BILLHOOK_ENGINE="worker"),
-    ):
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["units", "celery unit", "page"])
+def test_the_documented_commands_accept_and_handle_a_delivery_and_stop(tmp_path: Path, how: str) -> None:
+    (tmp_path / "secrets").write_text(f"# the billing service's\n{SECRET}\n")
+    options = env_settings() | {
+        "BILLHOOK_HANDLERS": "note",
+        "BILLHOOK_INBOX_URL": f"sqlite:///{tmp_path}/inbox.db",
+        "BILLHOOK_SECRETS_FILE": str(tmp_path / "secrets"),
+        "BILLHOOK_SECRETS": "",
+    }
+    port, web, worker = commands_of_the_units()
+    if how == "page":
+        web, worker = page_commands(port)
+    elif how == "celery unit":
+        code = "from celery import Celery\ncelery = Celery(broker='memory://')\n"
+        (tmp_path / "tasks.py").write_text(code)
+        options |= {"BILLHOOK_ENGINE": "celery", "BILLHOOK_CELERY_APP": "tasks:celery"}
+        worker = ours(unit_settings(CELERY_UNIT)["ExecStart"])
+    with running(web, tmp_path, port=port, **options):
         assert deliver(port) == 200
-        until((tmp_path / "handled-1").exists, 30)
+        with running(worker, tmp_path, **options):
+            until((tmp_path / "handled-1").exists, 30)
 
 
 @pytest.mark.slow

@@ -22,22 +22,18 @@ from billhook.events import (
 )
 from billhook.extension import get_state
 from billhook.inbox import Inbox
+from support.acceptance.senders import load_on
 from support.apps import deliver, inbox_at
 from support.celery_workers import Shop, clean_up, worker
 from support.examples import EXAMPLES, free_port
 from support.inbox_view import incoming, rows
 from support.processes import clean_environment, logged, run_command, until
 from support.proxy import proxied
-from support.senders import Senders
 from support.server import gunicorn
 from support.signing import SECRET, signed
 from support.timeouts import scaled
 
 pytestmark = pytest.mark.slow
-
-if not os.environ.get("BILLHOOK_TEST_AMQP_URL") and os.environ.get("BILLHOOK_TEST_NO_SKIPS") != "1":
-    # Once for the whole file, and not for each of its tests.
-    pytest.skip("no AMQP broker: BILLHOOK_TEST_AMQP_URL is not set", allow_module_level=True)
 
 
 @pytest.fixture
@@ -191,23 +187,23 @@ def test_answers_do_not_notice_a_broker_that_is_away_and_all_is_handled_afterwar
         options = {"SHOP_WEB": "1", **shop.environment}
         web = gunicorn(shop.folder, app="support.celery_shop:from_environment()", wait_for="", **options)
         with web as server, worker(shop):
-            with Senders(server) as senders:
-                senders.more()
+            with load_on(server.port, 4) as load:
+                load.more(20)
                 if trouble == "refuses":
                     proxy.refuses = True
                     proxy.cut()
                 else:
                     proxy.hold()
-                senders.more(1_000)
+                load.more(1_000)
                 proxy.refuses = False
                 proxy.cut()
                 proxy.release()
-                senders.more()
-            shop.finished(len(senders.answers), 300)
+                load.more(20)
+            shop.finished(len(load), 300)
 
-    assert {status for _, status in senders.answers} == {200}
+    assert load.statuses.keys() == {'200 {"status": "accepted"}'}
     assert max(Counter(key for _, key, _, _ in shop.calls()).values()) == 1
-    assert senders.slowest_seconds < scaled(2.5)
+    assert load.slowest_seconds < scaled(2.5)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Handlers that end their process, each engine in real processes: nobody beside them suffers.
 
-A process that ended is started again. The Celery engine's are in test_engine_deadly_celery.py.
+A process that ended is started again. In Celery's pool of processes each has one handler at a time, so that
+the control is about threads alone.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ def places(tmp_path):
         ("worker", ["exits"], ""),
         pytest.param("processes", ["exits"], "0.1,0.1", marks=pytest.mark.long),
         pytest.param("worker", ["late-1600"], "0.1,0.1", marks=pytest.mark.long),
+        pytest.param("celery prefork", [*WAYS], "0.1,0.1", marks=pytest.mark.long),
+        ("celery threads", ["late-300"], ""),
     ],
-    ids=["thread: every way", "worker: one attempt", "processes", "worker: late"],
 )
 def test_neighbours_of_handlers_that_end_their_process_are_all_done(places, engine, ways, schedule):
     place = places(BILLHOOK_RETRY_SCHEDULE_SECONDS=schedule)
@@ -55,12 +57,15 @@ def test_neighbours_of_handlers_that_end_their_process_are_all_done(places, engi
     assert len(place.noted("ended")) == INNOCENTS
 
 
-def test_without_a_suspicion_the_neighbours_would_be_dead(places):
+@pytest.mark.parametrize(
+    ("engine", "way", "schedule"), [("worker", "exits", "0.1,0.1"), ("celery threads", "late-300", "")]
+)
+def test_without_a_suspicion_the_neighbours_would_be_dead(places, engine, way, schedule):
     def dead_of_one_try(_):
-        place = places(DISABLE_SUSPECTS="1")
-        place.put("exits")
+        place = places(DISABLE_SUSPECTS="1", BILLHOOK_RETRY_SCHEDULE_SECONDS=schedule)
+        place.put(way)
         place.put_innocents()
-        finish(place, "worker")
+        finish(place, engine)
         return place.dead()
 
     # On a busy machine the neighbours may all end before the handler that ends the process has begun.

@@ -19,6 +19,7 @@ from billhook.engines.worker import PollBackoff
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import InboxTransaction
+from support import engines
 from support.apps import deliver, inbox_at
 from support.inbox_view import incoming, rows
 from support.processes import until
@@ -27,12 +28,12 @@ from support.templates import new_inbox
 from support.timeouts import scaled
 
 
-def runs(app, columns="state, attempts"):
-    return rows(inbox_at(app), f"SELECT {columns} FROM run ORDER BY id")
+def runs(app):
+    return engines.runs(app, "state, attempts")
 
 
 def states(app):
-    return Counter(state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery"))
+    return Counter(engines.states(app))
 
 
 @contextmanager

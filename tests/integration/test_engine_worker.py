@@ -12,21 +12,14 @@ from billhook import Handlers
 from billhook.events import PingTest
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
-from support.inbox_view import Foreigner, change, rows
+from support.engines import runs, states
+from support.inbox_view import Foreigner, change
 from support.processes import in_children, until
 from support.timeouts import scaled
 
 
-def states(app):
-    return Counter(dict_value for (dict_value,) in rows(inbox_at(app), "SELECT state FROM delivery"))
-
-
-def runs(app, columns="handler, state, attempts"):
-    return rows(inbox_at(app), f"SELECT {columns} FROM run ORDER BY id")
-
-
 def finished(app, count):
-    return lambda: sum(states(app)[state] for state in ("done", "dead", "quarantined")) == count
+    return lambda: sum(each in ("done", "dead", "quarantined") for each in states(app)) == count
 
 
 # --- all of it, once ------------------------------------------------------------------------------
@@ -296,4 +289,4 @@ def test_old_deliveries_are_pruned_while_the_worker_runs(running, clock):
     worker._maintenance._next_at = 0.0  # an hour later
     worker.wake()
 
-    until(lambda: states(app) == {})
+    until(lambda: states(app) == [])

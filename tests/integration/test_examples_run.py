@@ -207,19 +207,9 @@ def test_the_sandbox_example_tests_an_app_in_one_process(tmp_path: Path) -> None
 
 def pytest_of(folder: Path) -> subprocess.CompletedProcess[str]:
     """What the README has one type; warnings are errors, as in our own tests."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-W",
-        "error",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "billhook_pytest",  # which a reader has by installing billhook: see test_plugin.py
-        "test_ledger.py",
-    ]
+    # The plugin is what a reader has by installing billhook: see test_plugin.py.
+    options = "-m pytest -q -W error -p no:cacheprovider -p billhook_pytest test_ledger.py"
+    command = [sys.executable, *options.split()]
     alone = {**environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # as a reader has pytest
     return run_command(command, cwd=folder, env=alone)
 

@@ -7,14 +7,12 @@ import http.client
 import re
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import gunicorn.config
 import pytest
 import yaml
-from standardwebhooks import Webhook
 
 from billhook.cli import main
 from billhook.events import InvoiceApproved, sample
@@ -22,8 +20,8 @@ from support.dockerfile import of, stages
 from support.examples import free_port
 from support.nginx import HOST, Nginx
 from support.pages import PAGES, ROOT, marked
-from support.processes import clean_environment, logged, output_of, run_command, until
-from support.signing import SECRET
+from support.processes import clean_environment, logged, output_of, run_command, strangers_environment, until
+from support.signing import SECRET, signed_by_package
 from support.systemd import Service, unit_settings, verify_units
 
 PAGE = PAGES["deploy/FLASK.md"]
@@ -95,11 +93,6 @@ def sandbox(folder: Path) -> Iterator[dict[str, str]]:
         yield dict(re.findall(exported, log.read_text()))
 
 
-def environment_of_a_stranger() -> dict[str, str]:
-    own = ("PG", "VIRTUAL_ENV")
-    return {name: text for name, text in clean_environment().items() if not name.startswith(own)}
-
-
 def sandbox_call(options: dict[str, str], *arguments: str) -> None:
     command = [sys.executable, "-m", "billhook", "sandbox", "call", *arguments]
     run_command(command, env=clean_environment(**options), check=True)
@@ -108,22 +101,17 @@ def sandbox_call(options: dict[str, str], *arguments: str) -> None:
 def request(nginx: Nginx, port: int, method: str, path: str, body: bytes = b"", **headers: str) -> Any:
     """Status and body of a request to the site over TLS."""
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=nginx.trust)
-    named = {name.replace("_", "-"): text for name, text in headers.items()}
     with contextlib.closing(connection):
-        connection.request(method, path, body, {"Host": HOST, **named})
+        connection.request(method, path, body, {"Host": HOST, **headers})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
 
 
 def deliver(nginx: Nginx, port: int, invoice: str) -> Any:
     """Send a delivery that the standardwebhooks package has signed."""
-    body, now = sample(InvoiceApproved, invoice_id=invoice).to_json(), datetime.now(UTC)
-    signed = {
-        "webhook_id": f"msg_{invoice}",
-        "webhook_timestamp": str(int(now.timestamp())),
-        "webhook_signature": Webhook(SECRET).sign(f"msg_{invoice}", now, body.decode()),
-    }
-    return request(nginx, port, "POST", "/webhooks/billing", body, x_webhook_type="InvoiceApproved", **signed)
+    body = sample(InvoiceApproved, invoice_id=invoice).to_json()
+    signed = signed_by_package(body, "InvoiceApproved", f"msg_{invoice}")
+    return request(nginx, port, "POST", "/webhooks/billing", body, **signed)
 
 
 def site(https: int, web: int) -> str:
@@ -171,7 +159,7 @@ def test_a_stranger_gets_to_a_handled_delivery_and_through_an_upgrade(tmp_path, 
             "https://billing.example.com": service["BILLHOOK_API_URL"],
             "org-client-id": service["BILLHOOK_API_CLIENT_ID"],
         }
-        project = Project(tmp_path / "machine", environment_of_a_stranger(), values)
+        project = Project(tmp_path / "machine", strangers_environment(), values)
         environment(project)
         project.typed("units")
         project.write_secret("signing-secret", SECRET)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -12,33 +10,29 @@ import pytest
 from billhook.events import InvoiceApproved, sample
 from support.examples import Server, answers, environment, free_port
 from support.pages import block, marked
-from support.processes import logged, output_of, until
+from support.processes import until
 from support.signing import SECRET
+from support.terminal import terminal, typed
 
 BLOCKS = {name: text for _, name, text in marked(["deploy/LAPTOP.md"])}
 PATH = "/webhooks/billing"
 
 
-@contextlib.contextmanager
-def terminal(commands: str, folder: Path, **options: str) -> Iterator[Path]:
-    """A program that a shell runs until Ctrl-C; gives what it has said."""
-    log = folder / f"{len(list(folder.glob('*.log')))}.log"
-    environ = {**environment(), "PYTHONUNBUFFERED": "1", **options}
+def running(commands: str, folder: Path, **options: str) -> AbstractContextManager[Path]:
+    """A program that runs until Ctrl-C; gives what it has said."""
+    environ = {**environment(), **options}
     if "BILLHOOK_SECRETS_FILE" in commands:
         del environ["BILLHOOK_SECRETS"]
-    *first, last = commands.strip().splitlines()
-    shell = ["bash", "-euc", "\n".join([*first, f"exec {last}"])]
-    with logged(shell, log, stop=signal.SIGINT, cwd=folder, env=environ):
-        yield log
+    return terminal(commands, folder, environ)
 
 
-def typed(name: str, port: int) -> str:
+def at_port(name: str, port: int) -> str:
     assert "5000" in BLOCKS[name]
     return BLOCKS[name].replace("5000", str(port))
 
 
 def say(command: str, folder: Path, **options: str) -> str:
-    return output_of("bash", "-euc", command, cwd=folder, env={**environment(), **options})
+    return typed(command, folder, {**environment(), **options})
 
 
 @pytest.mark.slow
@@ -52,17 +46,17 @@ def test_deliveries_of_one_receiver_come_to_another_and_a_request_is_recorded(tm
     service = Server(there, tmp_path, PATH)
 
     with (
-        terminal(typed("laptop-serve", here), tmp_path) as laptop,
-        terminal(f"flask --app shop run --port {there}", tmp_path, **staging),
+        running(at_port("laptop-serve", here), tmp_path) as laptop,
+        running(f"flask --app shop run --port {there}", tmp_path, **staging),
     ):
         until(lambda: answers(here) and answers(there), 15)
         stored = service.deliver(sample(InvoiceApproved, invoice_id="inv_stored"))
         assert stored == (200, {"status": "accepted"})
 
-        stored, follow = typed("laptop-forward", here).strip().splitlines()
+        stored, follow = at_port("laptop-forward", here).strip().splitlines()
         assert "1 of 1 delivery sent, 1 accepted" in say(stored, tmp_path, **staging)
         until(lambda: "invoice inv_stored approved" in laptop.read_text(), 15)
-        with terminal(follow, tmp_path, **staging) as followed:
+        with running(follow, tmp_path, **staging) as followed:
             until(lambda: "sending new deliveries" in followed.read_text(), 15)
             service.deliver(sample(InvoiceApproved, invoice_id="inv_new"))
             until(lambda: "invoice inv_new approved" in laptop.read_text(), 15)
@@ -82,9 +76,9 @@ def test_deliveries_of_one_receiver_come_to_another_and_a_request_is_recorded(tm
 def test_a_recorded_request_shows_how_it_is_signed(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text(f"{SECRET}\n")
     port = free_port()
-    capture, find = typed("laptop-capture", port).strip().splitlines()
+    capture, find = at_port("laptop-capture", port).strip().splitlines()
 
-    with terminal(capture, tmp_path) as log:
+    with running(capture, tmp_path) as log:
         until(lambda: answers(port), 15)
         say(f"billhook send InvoiceApproved --to http://127.0.0.1:{port}{PATH}", tmp_path)
         until(lambda: list((tmp_path / "captured").iterdir()), 15)

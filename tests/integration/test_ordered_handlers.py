@@ -79,14 +79,14 @@ def all_others_are_through(diary):
     return len(ended) == KEYS * OF_EACH
 
 
-def work(folder, url, handlers, seconds=60.0):
+def work(folder, url, handlers):
     """A worker process's worker, until every delivery is finished."""
     app = make_app(folder, handlers=[handlers], BILLHOOK_INBOX_URL=url, BILLHOOK_LEASE_SECONDS=4)
     app_state = get_state(app)
     worker = app_state.worker(THREADS)
     thread = threading.Thread(target=worker.run, args=(5.0,))
     thread.start()
-    end = time.monotonic() + seconds
+    end = time.monotonic() + 60.0
     while value(place_of(url), CLAIMABLE) and time.monotonic() < end:
         time.sleep(0.02)
     worker.stop()

@@ -10,18 +10,23 @@ import threading
 import psycopg
 import pytest
 
+from support.acceptance.senders import load_on
 from support.inbox_view import change, incoming, open_inbox, postgres, rows, value
 from support.postgres import libpq, with_options
 from support.processes import together, until
 from support.proxy import proxied
-from support.senders import Senders, post
 from support.server import gunicorn
+from support.signing import signed
 from support.templates import new_inbox
 from support.timeouts import scaled
 
 DEADLINE = 1.0
 """Seconds; the default would only be waited for longer."""
 PASSWORD = "hunter2hunter2"
+
+
+def post(server, key):
+    return server.post(headers=signed(message_id=key))
 
 
 def accepted(server, key):
@@ -35,11 +40,6 @@ def check_every_answer(answers, where):
     assert {status for _, status in answers} <= {200, 503}
     assert {key for key, status in answers if status == 200} <= set(stored)
     assert len(stored) == len(set(stored))
-
-
-def two_workers(folder, url):
-    """A receiver of two processes, of which gunicorn may replace either in the middle of an outage."""
-    return gunicorn(folder, workers=2, BILLHOOK_INBOX_URL=url)
 
 
 # --- the server does not answer -------------------------------------------------------------------
@@ -126,13 +126,17 @@ def test_processes_that_are_replaced_in_an_outage_do_not_take_gunicorn_along(
 
 @pytest.mark.slow
 def test_an_immediate_restart_under_load_loses_nothing_that_was_answered(frail_server, frail_url, tmp_path):
-    with two_workers(tmp_path, frail_url) as server, Senders(server) as senders:
-        senders.more()
+    with (
+        gunicorn(tmp_path, workers=2, BILLHOOK_INBOX_URL=frail_url) as server,
+        load_on(server.port, 4) as load,
+    ):
+        load.more(20)
         for _ in range(2):
             frail_server.control("restart", "-m", "immediate")
-            senders.more()
+            load.more(20)
 
-    check_every_answer(senders.answers, frail_url)
+    check_every_answer([(key, 200) for key in load.answered], frail_url)
+    assert {status.split()[0] for status in load.statuses} <= {"200", "503"}
 
 
 def test_an_answer_before_the_commit_would_be_noticed(frail_url):

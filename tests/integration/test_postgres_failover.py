@@ -14,7 +14,7 @@ from billhook.inbox import Inbox
 from support.apps import deliver
 from support.celery_workers import Shop, clean_up, worker
 from support.inbox_view import rows
-from support.postgres import OwnServer, fresh_database, own_servers, with_options
+from support.postgres import OwnServer, fresh_database, start_own_server, with_options
 from support.processes import until
 from support.proxy import Proxy
 from support.signing import signed
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def servers():
-    primary = own_servers.start()
+    primary = start_own_server()
     standby = OwnServer(primary)
     yield primary, standby
     standby.stop()

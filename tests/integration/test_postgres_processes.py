@@ -24,15 +24,10 @@ from support.inbox_view import NOON, hang_up, incoming, open_inbox, postgres, ro
 from support.postgres import fresh_schema, with_options
 from support.processes import in_children, until
 from support.proxy import proxied
-from support.signing import signed
 from support.templates import new_inbox
 from support.timeouts import scaled
 
 TESTS = Path(__file__).parents[1]
-
-
-def post(server, key):
-    return server.post(headers=signed(message_id=key)).status
 
 
 # --- processes ------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from billhook.inbox.revision import REVISION
+from support.acceptance.senders import load_on
 from support.inbox_view import rows, value
 from support.next_release import NEXT, next_release
 from support.processes import clean_environment, logged, until
-from support.senders import Senders
 from support.server import gunicorn
 from support.signing import SECRET
 from support.worker_group import HANDLERS
@@ -56,7 +56,7 @@ def test_an_upgrade_under_load_loses_and_refuses_nothing(release, inbox_url, whe
 
     with (
         gunicorn(tmp_path, door="asgi", BILLHOOK_INBOX_URL=inbox_url) as server,
-        Senders(server, 2) as senders,
+        load_on(server.port, 2) as load,
     ):
         _, waiting = release("old", "worker", "noting.py")
         until(lambda: len(notes()) > 5, 30)
@@ -64,17 +64,17 @@ def test_an_upgrade_under_load_loses_and_refuses_nothing(release, inbox_url, whe
         upgrading, _ = release("new", "db", "upgrade")
         assert upgrading.wait(60) == 0
         until(lambda: "this billhook, which stores deliveries only" in waiting.read_text(), 30)
-        senders.more(10)  # while the handlers that were running end
+        load.more(10)  # while the handlers that were running end
         noted = len(notes())
-        senders.more(30)
+        load.more(30)
         unhandled = len(notes()) == noted
         ready = server.get("/readyz")
         release("new", "worker", "noting.py")
-        senders.more(30)
-    keys = {key for key, _ in senders.answers}
+        load.more(30)
+    keys = load.answered.keys()
     until(lambda: keys <= {key for _, key in notes()}, 60)
 
-    assert {status for _, status in senders.answers} == {200}
+    assert load.statuses.keys() == {'200 {"status": "accepted"}'}
     assert unhandled
     assert ready.status == 200
     assert ready.json == {"status": "ready", "handling": "waits for an upgrade of this process"}

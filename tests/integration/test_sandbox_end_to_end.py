@@ -6,11 +6,9 @@ The two logs are independent of one another: the sandbox knows nothing of the in
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from billhook.sandbox.serving import serving
 from billhook.signing import StandardWebhooks
 from support.inbox_view import rows
 from support.processes import until
+from support.receivers import Receiver, receiving
 from support.sandbox import API_TOKEN, Running
 from support.server import gunicorn
 from support.signing import PATH, SECRET
@@ -163,56 +162,32 @@ def read_notes(path: Path) -> Handled:
     return found
 
 
-@contextmanager
-def careless() -> Iterator[tuple[str, Handled]]:
-    """A receiver by somebody in a hurry: it says 200 first, and looks at the signature then."""
+def handled_by_careless(receiver: Receiver) -> Handled:
+    """What a receiver by somebody in a hurry handles: it says 200 first, and looks at the signature then."""
     handled: Handled = {}
     scheme = StandardWebhooks()
     keys = scheme.load([SECRET])
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            event_type = self.headers["X-Webhook-Type"]
-            self.send_response(200)
-            self.end_headers()
-            try:
-                verified = scheme.verify(
-                    dict(self.headers.items()),
-                    body,
-                    keys,
-                    event_type=event_type,
-                    now=datetime.now(UTC),
-                    tolerance_seconds=300,
-                )
-            except DeliveryError:
-                return
-            handled.setdefault(verified.key, []).append((event_type, body))
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/", handled
-        finally:
-            server.shutdown()
-            thread.join()
+    for got in list(receiver.got):
+        event_type, now = got.headers["x-webhook-type"], datetime.now(UTC)
+        facts = {"event_type": event_type, "now": now, "tolerance_seconds": 300}
+        with suppress(DeliveryError):
+            verified = scheme.verify(got.headers, got.body, keys, **facts)
+            handled.setdefault(verified.key, []).append((event_type, got.body))
+    return handled
 
 
 @pytest.mark.parametrize("fault", [None, "corrupt", "wrong_secret", "stale"])
 def test_control_a_receiver_that_answers_before_it_verifies_is_caught(fault: str | None) -> None:
-    with sandbox() as service, careless() as (url, handled):
+    with sandbox() as service, receiving() as receiver:
         if fault is not None:
             faulty(service, (fault,), 1)
         call = calling(service)
         for event_type in ("CustomerCreated", "ContractCreated", "CreditPoolIncreased"):
-            call("POST", "/webhook", {"callbackUrl": url, "eventType": event_type})
+            call("POST", "/webhook", {"callbackUrl": receiver.url, "eventType": event_type})
         create_demo_data(call, service.sandbox.clock.now())
         sent = sent_by(service)
-        until(lambda: fault is not None or len(handled) == len(sent), 20)
+        until(lambda: fault is not None or len(handled_by_careless(receiver)) == len(sent), 20)
+        handled = handled_by_careless(receiver)
 
     assert len(sent) == 6
     assert bool(lost(sent, handled)) is (fault is not None)

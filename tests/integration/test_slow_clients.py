@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,25 +18,6 @@ SECONDS = 4.0
 ROOM_FOR_ALL = ["--worker-connections", "2000"]
 ROOM_FOR_A_THIRD = ["--worker-connections", str(OF_EACH_KIND)]
 ROOM_FOR_FEW = ["--worker-connections", "200"]
-
-
-class SlowCrowd:
-    """The slow clients of a test, by their latest report."""
-
-    def __init__(self, process) -> None:
-        self._reports: list[dict[str, int]] = [{}]
-        threading.Thread(target=self._read, args=(process.stdout,), daemon=True).start()
-
-    def _read(self, lines: Iterator[str]) -> None:
-        self._reports.extend(json.loads(line) for line in lines)
-
-    @property
-    def report(self) -> dict[str, int]:
-        return self._reports[-1]
-
-    @property
-    def open(self) -> int:
-        return sum(self.report.get(kind, 0) for kind in KINDS)
 
 
 def answers(server: Server, seconds: float, timeout_seconds: float = 30.0, at_least: int = 1) -> Counter[str]:
@@ -78,8 +56,7 @@ def answers(server: Server, seconds: float, timeout_seconds: float = 30.0, at_le
 )
 def test_slow_clients_cost_an_honest_sender_no_delivery(tmp_path, door, room, kinds):
     counts = dict.fromkeys(kinds, OF_EACH_KIND)
-    with gunicorn(tmp_path, *room, door=door) as server, slow_clients(server.port, **counts) as process:
-        crowd = SlowCrowd(process)
+    with gunicorn(tmp_path, *room, door=door) as server, slow_clients(server.port, **counts) as crowd:
         until(lambda: crowd.report.get("opened", 0) >= len(kinds) * OF_EACH_KIND, 20)
 
         found = answers(server, SECONDS, at_least=20)
@@ -94,8 +71,7 @@ def test_control_with_a_thread_for_each_request_they_stop_it(tmp_path):
     counts = dict.fromkeys(KINDS, OF_EACH_KIND)
     with gunicorn(tmp_path, door="gthread") as server:
         assert server.post(b"{}", signed()).status == 200
-        with slow_clients(server.port, **counts) as process:
-            crowd = SlowCrowd(process)
+        with slow_clients(server.port, **counts) as crowd:
             until(lambda: crowd.report.get("opened", 0) >= len(KINDS) * OF_EACH_KIND, 20)
 
             found = answers(server, 2.0, timeout_seconds=1.0)

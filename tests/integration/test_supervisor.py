@@ -22,7 +22,7 @@ from billhook.cli.processes import Child, Supervisor, stop_all
 from billhook.cli.serve import worker_children, worker_command
 from billhook.events import PingTest
 from support.processes import until
-from support.supervision import supervise
+from support.supervision import child, supervise
 from support.timeouts import scaled
 
 PATIENT = (
@@ -36,18 +36,6 @@ SLOW = (
     "print(flush=True)\n"
     "time.sleep(60)"
 )
-
-
-def child(code, started=None, descriptor=None):
-    """A process that has printed a line, so that its signal handlers are set."""
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    if "print" in code:
-        process.stdout.readline()
-    process.stdout.close()
-    if started is not None:
-        started.append(process)
-    return process
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from functools import partial
@@ -18,7 +17,7 @@ import pytest
 from billhook.cli.heartbeat import HeartbeatSender, start_watchdog
 from billhook.cli.processes import Child
 from billhook.inbox.sqlite.driver import HOLDING
-from support.supervision import supervise, supervisor_of
+from support.supervision import child, supervise, supervisor_of
 
 BEATS = """
 import sys, time
@@ -43,7 +42,6 @@ if os.fork() == 0:
     + BEATS
 )
 UP_AND_GONE = """
-import sys
 from billhook.cli.heartbeat import HeartbeatSender
 HeartbeatSender({}, None, int(sys.argv[1])).beat()
 raise SystemExit(3)
@@ -55,18 +53,6 @@ LIMIT_SECONDS = 4.0
 def soon(monkeypatch):
     """Nobody wants to wait for the shipped limit."""
     monkeypatch.setattr("billhook.cli.processes._MIN_SILENCE_SECONDS", LIMIT_SECONDS)
-
-
-def begin(code, started, descriptor, *, popen=subprocess.Popen):
-    """A process that has come up, if it prints a line then."""
-    command = [sys.executable, "-c", code, str(descriptor)]
-    process = popen(command, pass_fds=(descriptor,), stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    if "print" in code:
-        process.stdout.readline()
-    process.stdout.close()
-    started.append(process)
-    return process
 
 
 def stop(started):
@@ -87,7 +73,7 @@ def test_a_child_that_is_stopped_is_killed_and_replaced(soon, code):
     started, messages = [], []
 
     supervise(
-        [Child(name, partial(begin, code, started), 5.0) for name in ("worker 1", "worker 2")],
+        [Child(name, partial(child, code, started), 5.0) for name in ("worker 1", "worker 2")],
         messages=messages,
         steps=[stop(started), (lambda: len(started) == 3,)],
     )
@@ -112,7 +98,7 @@ def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypa
     started, messages = [], []
 
     def start(descriptor):
-        return begin(BEATS, started, descriptor, popen=subprocess.Popen if started else Frozen)
+        return child(BEATS, started, descriptor, popen=subprocess.Popen if started else Frozen)
 
     supervise(
         [Child("the worker", start, 5.0)],
@@ -133,7 +119,7 @@ def test_a_child_that_had_started_is_restarted_within_a_second():
     started, messages = [], []
 
     supervise(
-        [Child("the worker", partial(begin, UP_AND_GONE, started), 5.0)],
+        [Child("the worker", partial(child, UP_AND_GONE, started), 5.0)],
         messages=messages,
         steps=[(lambda: len(messages) == 3,)],
     )
@@ -218,7 +204,7 @@ def test_what_the_parent_did_not_see_is_no_silence(monkeypatch):
         return False
 
     supervise(
-        [Child("the worker", partial(begin, BEATS, started), 5.0)],
+        [Child("the worker", partial(child, BEATS, started), 5.0)],
         messages=messages,
         signals=[(8.0, signal.SIGTERM)],
         start_trial=lambda: None,
@@ -235,8 +221,8 @@ def test_a_handler_that_closes_all_descriptors_silences_no_heartbeat():
     closes = BEATS.replace("print(", "import os; os.closerange(3, 1000); print(")
     started, messages = [], []
 
-    child = Child("the worker", partial(begin, closes, started), 5.0)
-    supervise([child], messages=messages, steps=[(lambda: child.beat_at > child.since + 1,)])
+    beating = Child("the worker", partial(child, closes, started), 5.0)
+    supervise([beating], messages=messages, steps=[(lambda: beating.beat_at > beating.since + 1,)])
 
     assert messages == []
 

@@ -45,7 +45,14 @@ def hang(group):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["worker"], ["serve", "--bind", "unix:socket"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["worker"],
+        ["serve", "--bind", "unix:socket"],
+        pytest.param(["worker", "--processes", "2"], marks=pytest.mark.long),  # the parent tells
+    ],
+)
 def test_systemd_hears_of_start_life_and_stop(group, systemd, arguments):
     worker = group.start(*arguments, "hangs_once.py")
 
@@ -77,21 +84,6 @@ def test_a_worker_that_hangs_in_c_sends_no_heartbeat_and_its_successor_handles_i
     group.start("worker", "hangs_once.py")
     assert systemd.next(scaled(30)) == "READY=1\nWATCHDOG=1"
     until(lambda: group.states() == {"poison": "done"}, 30)
-
-
-@pytest.mark.long
-def test_of_several_processes_the_parent_tells(group, systemd):
-    parent = group.start("worker", "hangs_once.py", "--processes", "2")
-    until(lambda: group.log().count("worker started with") == 2, 30)
-    messages = [systemd.next(scaled(WATCHDOG_SECONDS)) for _ in range(4)]
-    parent.send_signal(signal.SIGTERM)
-    assert parent.wait(scaled(30)) == 0
-    while (message := systemd.next(0.5)) is not None:
-        messages.append(message)
-
-    assert messages[0] == "READY=1\nWATCHDOG=1"
-    assert messages.count("STOPPING=1") == 1
-    assert not any(message.startswith("READY") for message in messages[1:])
 
 
 @pytest.mark.slow

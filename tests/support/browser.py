@@ -105,10 +105,10 @@ class WatchedPage:
             if one["impact"] in ("serious", "critical")
         ]
 
-    def tab_to(self, selector: str, most: int = 250) -> None:
+    def tab_to(self, selector: str) -> None:
         """Move the focus by the Tab key to the first element that the selector names."""
         wanted = self.page.locator(selector).first
-        for _ in range(most):
+        for _ in range(250):
             self.page.keyboard.press("Tab")
             if wanted.evaluate("element => element === document.activeElement"):
                 return

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 from billhook.inbox import Inbox
+from support.celery_workers import Shop, clean_up
 from support.inbox_view import incoming, open_inbox, place_of, rows, value
+from support.postgres import required
+from support.processes import until
 from support.server import gunicorn
 from support.signing import SECRET
-from support.timeouts import scaled
 from support.worker_group import Programs
 
 HANDLERS = Path(__file__).with_name("deadly_handlers.py")
@@ -41,8 +43,8 @@ class Place(Programs):
     def put(self, key: str, event_type: str = "PingTest", body: bytes = b"{}") -> None:
         self.inbox.put(incoming(key, event_type=event_type, body=body))
 
-    def put_innocents(self, count: int = INNOCENTS) -> None:
-        for number in range(count):
+    def put_innocents(self) -> None:
+        for number in range(INNOCENTS):
             self.put(f"good-{number}")
 
     def runs(self) -> dict[str, tuple[str, int, int, str | None]]:
@@ -72,13 +74,6 @@ class Place(Programs):
 
 
 @contextmanager
-def workers(place: Place, *processes: str) -> Iterator[KeepUp]:
-    """`billhook worker`; who ends is started again: by its parent, or where there is none by us."""
-    with kept_up(place, "billhook", "worker", "--grace", "1", *processes) as keep_up:
-        yield keep_up
-
-
-@contextmanager
 def kept_up(place: Place, *command: str) -> Iterator[KeepUp]:
     """A program that is started again whenever that is called, until the block ends and it is killed."""
 
@@ -101,24 +96,39 @@ def web(place: Place) -> Iterator[KeepUp]:
         yield lambda: None
 
 
+@contextmanager
+def celery(pool: str, place: Place) -> Iterator[KeepUp]:
+    """Celery's worker with four processes or threads; one of threads ends with its handler."""
+    schedule = [0.1 for each in place.options["BILLHOOK_RETRY_SCHEDULE_SECONDS"].split(",") if each]
+    options = {"deadly": True, "lease_seconds": 3, "schedule": schedule}
+    broker = required("BILLHOOK_TEST_AMQP_URL", "AMQP broker")
+    shop = Shop(place.folder, place.options["BILLHOOK_INBOX_URL"], broker, options)
+    place.environ |= shop.environment
+    named = ("--hostname", f"{shop.queue}@%h", "--without-gossip", "--without-mingle", "--loglevel", "INFO")
+    command = ("celery", "-A", "support.celery_shop:celery", "worker", "--pool", pool, "-c", "4", *named)
+    try:
+        with kept_up(place, *command) as keep_up:
+            yield keep_up
+    finally:
+        clean_up(shop)
+
+
+WORKER = ("billhook", "worker", "--grace", "1")
 ENGINES: dict[str, Callable[[Place], AbstractContextManager[KeepUp]]] = {
     "thread": web,
-    "worker": workers,
-    "processes": lambda place: workers(place, "--processes", "2"),
+    "worker": lambda place: kept_up(place, *WORKER),
+    "processes": lambda place: kept_up(place, *WORKER, "--processes", "2"),
+    "celery prefork": partial(celery, "prefork"),
+    "celery threads": partial(celery, "threads"),
 }
+"""Who ends is started again: by its parent, or where there is none by us."""
 
 
-def finish(place: Place, engine: str, seconds: float = 120.0) -> None:
+def finish(place: Place, engine: str) -> None:
     """Have an engine handle what is stored, until every delivery is done or dead."""
     with ENGINES[engine](place) as keep_up:
-        until_done(place, keep_up, seconds)
-
-
-def until_done(place: Place, keep_up: KeepUp, seconds: float = 120.0) -> None:
-    """Wait until every delivery is done or dead."""
-    started = time.monotonic()
-    while place.unfinished():
-        keep_up()
-        waited = time.monotonic() - started
-        assert waited < seconds or waited < scaled(seconds), f"{place.runs()}\n{place.log()[-8_000:]}"
-        time.sleep(0.05)
+        try:
+            until(lambda: keep_up() or not place.unfinished(), 120, 0.05)
+        except AssertionError as error:
+            error.add_note(f"{place.runs()}\n{place.log()[-8_000:]}")
+            raise

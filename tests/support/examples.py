@@ -15,17 +15,15 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from billhook.events import Event, UnknownEvent
-from billhook.signing import StandardWebhooks
 from support.processes import clean_environment, logged, run_command, until
+from support.signing import SECRET, signed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEPLOY = EXAMPLES.parent / "deploy"
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 STANDALONE = "/webhooks/billing"
 
 
@@ -48,9 +46,8 @@ class Server:
 
     def deliver(self, event: Event | UnknownEvent, key: str | None = None, secret: str = SECRET) -> Any:
         """Sign and send an event as the service does."""
-        body, name = event.to_json(), event.type
-        signed = StandardWebhooks().sign(body, secret, event_type=name, now=datetime.now(UTC), message_id=key)
-        headers = {"Content-Type": "application/json", "X-Webhook-Type": name, **signed}
+        body = event.to_json()
+        headers = signed(body, event.type, message_id=key, secret=secret)
         return self.request("POST", self.path, body, headers)
 
     def rows(self, database: str, query: str) -> list[tuple[Any, ...]]:

@@ -10,14 +10,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.certificates import certificate
 from support.examples import answers
 from support.postgres import unavailable
 from support.processes import logged, run_command
 
 HOST = "hooks.example.com"
-KEY_AND_CERTIFICATE = (
-    f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={HOST} -addext subjectAltName=DNS:{HOST}"
-)
 FOLDERS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
@@ -26,17 +24,14 @@ class Nginx:
 
     def __init__(self, folder: Path, site: str) -> None:
         program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-        openssl = shutil.which("openssl")
-        if program is None or openssl is None:
-            unavailable("no nginx or no openssl: apt-get install nginx openssl")
+        if program is None:
+            unavailable("no nginx: apt-get install nginx")
         folder.mkdir()
         self._log = folder / "log"
-        made = [*KEY_AND_CERTIFICATE.split(), "-keyout", "key.pem", "-out", "cert.pem"]
-        run_command([openssl, *made], cwd=folder, check=True)
-        site = site.replace("/etc/ssl/billhook/fullchain.pem", str(folder / "cert.pem"))
-        (folder / "site.conf").write_text(
-            site.replace("/etc/ssl/billhook/privkey.pem", str(folder / "key.pem"))
-        )
+        certificate(folder)
+        for name, made in (("fullchain", "ca"), ("privkey", "key")):
+            site = site.replace(f"/etc/ssl/billhook/{name}.pem", str(folder / f"{made}.pem"))
+        (folder / "site.conf").write_text(site)
         temporary = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in FOLDERS)
         account = "user root root;" if os.geteuid() == 0 else ""  # whom a test's folder belongs to
         (folder / "nginx.conf").write_text(
@@ -44,8 +39,7 @@ class Nginx:
             f" http {{ access_log off; {temporary} include {folder}/site.conf; }}"
         )
         self._command = [program, "-q", "-p", str(folder), "-c", str(folder / "nginx.conf")]
-        self.trust = ssl.create_default_context(cafile=folder / "cert.pem")
-        self.trust.check_hostname = False  # it is asked for by its address
+        self.trust = ssl.create_default_context(cafile=folder / "ca.pem")
 
     def check(self) -> subprocess.CompletedProcess[str]:
         """What nginx says of the site."""

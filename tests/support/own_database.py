@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
@@ -28,44 +28,24 @@ def connect(url: str, **options: Any) -> Any:
     return psycopg.connect(**{**libpq(url), **options})
 
 
-@contextmanager
-def by_driver(url: str) -> Iterator[Any]:
-    with closing(connect(url)) as connection:
-        yield connection
+def by_driver(url: str) -> AbstractContextManager[Any]:
+    return closing(connect(url))
 
 
-@contextmanager
-def by_connection(url: str) -> Iterator[Any]:
-    with create_engine(url, poolclass=NullPool).connect() as connection:
-        yield connection
+def by_session(url: str) -> AbstractContextManager[Any]:
+    return Session(_engine(url))
 
 
-@contextmanager
-def by_session(url: str) -> Iterator[Any]:
-    with Session(create_engine(url, poolclass=NullPool)) as session:
-        yield session
-
-
-@contextmanager
-def by_scoped_session(url: str) -> Iterator[Any]:
-    sessions = scoped_session(sessionmaker(create_engine(url, poolclass=NullPool)))
-    yield sessions
-    sessions.remove()
-
-
-@contextmanager
-def by_pooled_driver(url: str) -> Iterator[Any]:
-    """The DB-API connection as SQLAlchemy's pool lends it."""
-    with closing(create_engine(url, poolclass=NullPool).raw_connection()) as connection:
-        yield connection
+def _engine(url: str) -> Engine:
+    return create_engine(url, poolclass=NullPool)
 
 
 OPENED: dict[str, Callable[[str], AbstractContextManager[Any]]] = {
     "driver": by_driver,
-    "pooled driver": by_pooled_driver,
-    "connection": by_connection,
+    "pooled driver": lambda url: closing(_engine(url).raw_connection()),
+    "connection": lambda url: _engine(url).connect(),
     "session": by_session,
-    "scoped session": by_scoped_session,
+    "scoped session": lambda url: closing(scoped_session(sessionmaker(_engine(url)))),
 }
 """By kind: opens something with `commit` and `rollback` at the URL, closed at the end of the block."""
 

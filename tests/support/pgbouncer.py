@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
-import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,49 +15,19 @@ import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
+from support.examples import answers, free_port
 from support.postgres import OTHER_SESSION, libpq, unavailable
-from support.processes import until
+from support.processes import logged
 
 OTHER_SETTINGS = {**OTHER_SESSION, "search_path": "elsewhere", "statement_timeout": "5s"}
 """What else another client may leave in a session."""
 
 
+@dataclass
 class Pooler:
-    """Pgbouncer in one pool mode with a few sessions of a second; `url` is the database's, through it."""
+    """Pgbouncer before a database; `url` is the database's, through it."""
 
-    def __init__(self, url: str, folder: Path, pool_mode: str, sessions: int) -> None:
-        program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
-        if program is None:
-            unavailable("no pooler: pgbouncer is not installed (apt-get install pgbouncer)")
-        server = libpq(url)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port: int = free.getsockname()[1]
-        # Its own user, where root starts it, looks at the file of users at each login.
-        folder.chmod(0o755)
-        where = " ".join(f"{name}={server[name]}" for name in ("host", "port", "dbname") if name in server)
-        (folder / "users.txt").write_text(f'"{server["user"]}" ""\n')
-        file = folder / "pgbouncer.ini"
-        file.write_text(
-            f"[databases]\n{server['dbname']} = {where}\n"
-            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self._port}\nunix_socket_dir =\n"
-            f"auth_type = trust\nauth_file = {folder / 'users.txt'}\nadmin_users = {server['user']}\n"
-            f"pool_mode = {pool_mode}\ndefault_pool_size = {sessions}\n"
-            "server_lifetime = 1\nignore_startup_parameters = extra_float_digits,options\n"
-        )
-        # It refuses to be root's; a server's socket may be for the server's user alone.
-        owner = Path(server["host"]).owner() if server["host"].startswith("/") else "nobody"
-        user = [f"--user={owner}"] if os.geteuid() == 0 else []
-        self._log = (folder / "pgbouncer.log").open("w")
-        self._process = subprocess.Popen([program, *user, file], stdout=self._log, stderr=self._log)
-        through = make_url(url).set(host="127.0.0.1", port=self._port, query={})
-        self.url = through.render_as_string(hide_password=False)
-        until(self._answers)
-
-    def _answers(self) -> bool:
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", self._port)).close()
-            return True
-        return False
+    url: str
 
     def client(self) -> psycopg.Connection[Any]:
         """Another client, with autocommit."""
@@ -73,22 +42,34 @@ class Pooler:
         with psycopg.connect(**console, autocommit=True) as admin:
             admin.execute("RECONNECT")
 
-    def stop(self) -> None:
-        """End it."""
-        self._process.terminate()
-        self._process.wait(10)
-        self._log.close()
-
 
 @contextlib.contextmanager
 def pooled(url: str, pool_mode: str = "transaction", sessions: int = 3) -> Iterator[Pooler]:
-    """Run a pooler for the database of a URL during the block."""
-    with tempfile.TemporaryDirectory(prefix="billhook-pooler-") as folder:
-        pooler = Pooler(url, Path(folder), pool_mode, sessions)
-        try:
-            yield pooler
-        finally:
-            pooler.stop()
+    """Run a pooler with a few sessions of a second for the database of a URL during the block."""
+    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        unavailable("no pooler: pgbouncer is not installed (apt-get install pgbouncer)")
+    server, port = libpq(url), free_port()
+    with tempfile.TemporaryDirectory(prefix="billhook-pooler-") as name:
+        folder = Path(name)
+        # Its own user, where root starts it, looks at the file of users at each login.
+        folder.chmod(0o755)
+        where = " ".join(f"{name}={server[name]}" for name in ("host", "port", "dbname") if name in server)
+        (folder / "users.txt").write_text(f'"{server["user"]}" ""\n')
+        file = folder / "pgbouncer.ini"
+        file.write_text(
+            f"[databases]\n{server['dbname']} = {where}\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+            f"auth_type = trust\nauth_file = {folder / 'users.txt'}\nadmin_users = {server['user']}\n"
+            f"pool_mode = {pool_mode}\ndefault_pool_size = {sessions}\n"
+            "server_lifetime = 1\nignore_startup_parameters = extra_float_digits,options\n"
+        )
+        # It refuses to be root's; a server's socket may be for the server's user alone.
+        owner = Path(server["host"]).owner() if server["host"].startswith("/") else "nobody"
+        user = [f"--user={owner}"] if os.geteuid() == 0 else []
+        through = make_url(url).set(host="127.0.0.1", port=port, query={})
+        with logged([program, *user, file], folder / "pgbouncer.log", ready=lambda: answers(port)):
+            yield Pooler(through.render_as_string(hide_password=False))
 
 
 def leave_settings(client: psycopg.Connection[Any]) -> None:

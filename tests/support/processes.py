@@ -45,6 +45,12 @@ def clean_environment(**options: str) -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if not name.startswith(outside)} | options
 
 
+def strangers_environment(**options: str) -> dict[str, str]:
+    """The same, without what would tell another Python, or its programs, of ours."""
+    own = ("PYTHON", "VIRTUAL_ENV", "PG")
+    return {name: text for name, text in clean_environment().items() if not name.startswith(own)} | options
+
+
 @contextlib.contextmanager
 def logged(
     command: Sequence[str | Path],

@@ -141,11 +141,6 @@ def _at(url: str, port: int) -> str:
     return parsed.set(query=query).render_as_string(hide_password=False)
 
 
-@contextlib.contextmanager
-def proxied(url: str) -> Iterator[Proxy]:
+def proxied(url: str) -> contextlib.closing[Proxy]:
     """A proxy before the server of a URL, as long as the block lasts."""
-    proxy = Proxy(url)
-    try:
-        yield proxy
-    finally:
-        proxy.close()
+    return contextlib.closing(Proxy(url))

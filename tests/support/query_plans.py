@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,32 +50,39 @@ def query_plans(inbox: Inbox, work: Callable[[], object]) -> list[str]:
     return plans
 
 
-def fill_unread(
-    where: Path | str, number: int, event_type: str = "PingTest", source: str = "default"
-) -> None:
+def fill_unread(where: Path | str, number: int, event_type: str = "PingTest") -> None:
     """Store deliveries that no worker has read yet, in one statement; their bodies are {}."""
-    body = "CAST('{}' AS blob)" if isinstance(where, Path) else "'{}'::bytea"
-    change(
-        where,
-        "INSERT INTO delivery (source, key, event_type, body, headers, state, received_at) "
-        f"WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {number}) "
-        f"SELECT '{source}', '{event_type} ' || CAST(n AS text), '{event_type}', {body}, '{{}}', 'received', "
-        "'2026-01-01 00:00:00.000000' FROM number",
-    )
+    named = {"event_type": f"'{event_type}'", "key": f"'{event_type} ' || CAST(n AS text)"}
+    fill(where, number, body="{}", has_runs=False, source="'default'", state="'received'", **named)
 
 
-def fill(where: Path | str, number: int) -> None:
-    """Store deliveries with a run that has succeeded long ago."""
-    nothing = "CAST('' AS blob)" if isinstance(where, Path) else "''::bytea"
+def fill(
+    where: Path | str,
+    number: int,
+    *,
+    body: str = "",
+    at: datetime = datetime(2026, 1, 1, tzinfo=UTC),
+    has_runs: bool = True,
+    **columns: str,
+) -> None:
+    """Store deliveries with a run that has succeeded long ago; `columns` are other values in SQL, by `n`."""
+    kind, zone = ("blob", "") if isinstance(where, Path) else ("bytea", "+00")
+    columns = {
+        "source": "'many'", "key": "CAST(n AS text)", "event_type": "'PingTest'", "headers": "'{}'",
+        "body": f"CAST('{body}' AS {kind})", "state": "'done'",
+        "received_at": f"'{at:%Y-%m-%d %H:%M:%S.%f}{zone}'", **columns,
+    }  # fmt: skip
     change(
         where,
-        "INSERT INTO delivery (source, key, event_type, body, headers, state, received_at) "
+        f"INSERT INTO delivery ({', '.join(columns)}) "
         f"WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {number}) "
-        f"SELECT 'many', CAST(n AS text), 'PingTest', {nothing}, '{{}}', 'done', "
-        "'2026-01-01 00:00:00.000000' FROM number",
+        f"SELECT {', '.join(columns.values())} FROM number",
     )
-    change(
-        where,
-        "INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, finished_at) "
-        "SELECT id, 'h0', 'succeeded', 1, received_at, 1, received_at FROM delivery WHERE source = 'many'",
-    )
+    if has_runs:
+        change(
+            where,
+            "INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, finished_at) SELECT id, "
+            "'h0', CASE state WHEN 'dead' THEN 'dead' WHEN 'planned' THEN 'due' ELSE 'succeeded' END, 1, "
+            "received_at, 1, CASE state WHEN 'planned' THEN NULL ELSE received_at END FROM delivery "
+            "WHERE source = 'many' AND id > (SELECT coalesce(max(delivery_id), 0) FROM run)",
+        )

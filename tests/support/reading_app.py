@@ -13,27 +13,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, Request, Response, request, request_finished
+from flask import Flask, Request, Response, request
 from werkzeug.wrappers import Request as PlainRequest
 
 from billhook import Billhook
 
-
-def _in_pieces(stream: Any) -> bytes:
-    return b"".join(iter(lambda: stream.read(2), b""))
-
-
 READERS: dict[str, Callable[[Any], object]] = {
     "get_data": lambda here: here.get_data(),
-    "data": lambda here: here.data,
     "form": lambda here: here.form.to_dict(),
-    "get_data, after the form": lambda here: [here.form, here.get_data()][1],
-    "stream": lambda here: here.stream.read(),
-    "stream, in pieces": lambda here: _in_pieces(here.stream),
+    "stream, in pieces": lambda here: b"".join(iter(lambda: here.stream.read(2), b"")),
     "server's stream": lambda here: here.environ["wsgi.input"].read(),
-    "server's stream, in pieces": lambda here: _in_pieces(here.environ["wsgi.input"]),
 }
-PLACES = ("after_request", "finished", "teardown", "closing", "middleware")
 
 
 def note(place: str, here: PlainRequest, read: object = None) -> None:
@@ -65,13 +55,6 @@ def make_app() -> Flask:
         note("after_request", here)
         response.call_on_close(lambda: note("closing", here))
         return response
-
-    app.teardown_request(lambda _: note("teardown", request._get_current_object()))  # type: ignore[attr-defined]
-
-    def finished(sender: object, **_: object) -> None:
-        note("finished", request._get_current_object())  # type: ignore[attr-defined]
-
-    request_finished.connect(finished, app, weak=False)
 
     def around(environ: Any, start: Any) -> Iterable[bytes]:
         pieces = inner(environ, start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from billhook.inbox import Claim, HandlerLimits, Inbox, RunOptions, RunPlan, RunResult, RunState
@@ -114,3 +114,12 @@ def result_of(
         facts["due_at"] = at(due)
     ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
     return RunResult(*ids, state, at(seconds), ordered=one.ordered, **facts)
+
+
+def store_due(inbox: Inbox, count: int, *handlers: str) -> None:
+    """Store so many deliveries with a run of each handler, due now."""
+    now = datetime.now(UTC)
+    for first in range(0, count, 200):
+        ids = inbox.database.insert_new([incoming(f"msg_{first + n}") for n in range(200)])
+        with inbox.transaction("planner") as transaction:
+            transaction.plan([RunPlan(delivery_id, handlers) for delivery_id in ids], now)

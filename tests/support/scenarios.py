@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from sqlalchemy import select
 
 from billhook.sandbox.storage import tables
-from support.sandbox import Answer, Running
+from support.sandbox import Running
 
 STARTED = "2026-01-10T12:00:00Z"
 """The sandbox's time when a test begins."""
@@ -49,16 +49,6 @@ def invoices(sandbox: Running, **query: str) -> list[Any]:
 def approve(sandbox: Running, invoice: Any) -> Any:
     """The invoice, once it is approved."""
     return sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/approve")["invoice"]
-
-
-def top_up(sandbox: Running, customer_id: str, **grant: Any) -> Answer:
-    """What comes of a top-up with credits; a None leaves a field out."""
-    whole = {
-        "name": "Starter pack", "creditProductId": "crp_a", "balanceKind": "Monetary", "grantAmount": 500,
-        "price": 450, "schedule": "Once",
-    }  # fmt: skip
-    given = {name: value for name, value in {**whole, **grant}.items() if value is not None}
-    return sandbox.call("POST", "/credits/top-up", {"customerId": customer_id, "creditGrant": given})
 
 
 def invoice_amounts(sandbox: Running) -> list[float]:

@@ -26,3 +26,17 @@ def signed(
         body, secret, event_type=event_type, now=at or datetime.now(UTC), message_id=message_id
     )
     return {"X-Webhook-Type": event_type, "Content-Type": "application/json", **headers}
+
+
+def signed_by_package(body: bytes, event_type: str, key: str) -> dict[str, str]:
+    """The headers of one good delivery, signed by the package standardwebhooks."""
+    from standardwebhooks import Webhook
+
+    now = datetime.now(UTC)
+    return {
+        "webhook-id": key,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": Webhook(SECRET).sign(key, now, body.decode()),
+        "X-Webhook-Type": event_type,
+        "Content-Type": "application/json",
+    }

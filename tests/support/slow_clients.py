@@ -13,9 +13,10 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 HEAD = b"POST /webhooks/billing HTTP/1.1\r\nHost: receiver\r\nX-Padding: "
@@ -116,13 +117,39 @@ class SlowClients:
         self._waiting.append(kind)
 
 
+class SlowCrowd:
+    """Slow clients in another process, by their reports."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.reports: list[dict[str, int]] = []
+        threading.Thread(target=self._read, args=(lines,), daemon=True).start()
+
+    def _read(self, lines: Iterable[str]) -> None:
+        self.reports.extend(json.loads(line) for line in lines)
+
+    @property
+    def report(self) -> dict[str, int]:
+        """The latest."""
+        return self.reports[-1] if self.reports else {}
+
+    @property
+    def open(self) -> int:
+        return open_in(self.report)
+
+
+def open_in(report: Mapping[str, int]) -> int:
+    """How many connections are open, by a report."""
+    return sum(report.get(kind, 0) for kind in KINDS)
+
+
 @contextlib.contextmanager
-def slow_clients(port: int, **counts: int) -> Iterator[subprocess.Popen[str]]:
-    """A process with so many connections of each kind, until the block ends; its lines are reports."""
+def slow_clients(port: int, **counts: int) -> Iterator[SlowCrowd]:
+    """A process with so many connections of each kind, until the block ends."""
     command = [sys.executable, str(Path(__file__).resolve()), str(port), json.dumps(counts)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         try:
-            yield process
+            yield SlowCrowd(process.stdout)
         finally:
             process.kill()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -12,6 +14,19 @@ from billhook.cli.processes import Supervisor
 from support.processes import until
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def child(code, started=None, descriptor=None, *, popen=subprocess.Popen):
+    """A process that is up once it has printed a line, if it prints one; it may have the parent's memory."""
+    shared = () if descriptor is None else (descriptor,)
+    process = popen([sys.executable, "-c", code, *map(str, shared)], pass_fds=shared, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    if "print" in code:
+        process.stdout.readline()
+    process.stdout.close()
+    if started is not None:
+        started.append(process)
+    return process
 
 
 def supervisor_of(children, messages=None, **more):

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +81,17 @@ class Programs:
 class WorkerGroup(Programs):
     """An inbox, and workers on it in a folder of their own."""
 
-    def __init__(self, folder: Path, url: str, where: Path | str) -> None:
+    def __init__(self, folder: Path, url: str) -> None:
         options = {"INBOX_URL": url, "LEASE_SECONDS": "1", "RETRY_SCHEDULE_SECONDS": "0.2,0.2"}
         named = {f"BILLHOOK_{name}": text for name, text in {**options, "SECRETS": SECRET}.items()}
         super().__init__(folder, **named, **{f"FLASK_{name}": text for name, text in named.items()})
-        self.where = where
-        self.inbox = open_inbox(where)
+        self.where = place_of(url)
+        self.inbox = open_inbox(self.where)
         (folder / "worst.py").write_text(HANDLERS + WORST)
+
+    def close(self) -> None:
+        super().close()
+        self.inbox.close()
 
     def put(self, key: str) -> int:
         return self.inbox.put(incoming(key)).delivery_id
@@ -110,14 +114,6 @@ class WorkerGroup(Programs):
     def runs(self) -> dict[str, tuple[str, int]]:
         query = "SELECT key, run.state, attempts FROM run JOIN delivery ON delivery.id = run.delivery_id"
         return {key: (state, attempts) for key, state, attempts in rows(self.where, query)}
-
-
-@contextmanager
-def worker_group(folder: Path, url: str) -> Iterator[WorkerGroup]:
-    made = WorkerGroup(folder, url, place_of(url))
-    yield made
-    made.close()
-    made.inbox.close()
 
 
 def signalled(process: subprocess.Popen[bytes], timeout_seconds: float) -> float:

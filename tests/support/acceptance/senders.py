@@ -13,10 +13,9 @@ from collections import Counter
 from collections.abc import Iterator
 from http.client import HTTPException
 
+from support.processes import until
 from support.server import Reply, read_reply, request
-from support.signing import PATH, signed
-
-TYPE = "InvoiceApproved"
+from support.signing import signed
 
 
 class Line:
@@ -31,9 +30,9 @@ class Line:
         self._timeout_seconds = timeout_seconds
         self._socket: socket.socket | None = None
 
-    def post(self, key: str, body: bytes, event_type: str = TYPE, path: str = PATH) -> Reply:
+    def post(self, key: str, body: bytes) -> Reply:
         """Send one delivery, signed now, and wait for its answer."""
-        return self.send(request(body, signed(body, event_type, message_id=key), path=path, close=False))
+        return self.send(request(body, signed(body, "InvoiceApproved", message_id=key), close=False))
 
     def send(self, message: bytes) -> Reply:
         """Send one whole request."""
@@ -85,6 +84,7 @@ class Load:
         self.answered: dict[str, str] = {}
         """The key of each delivery that was answered 200, and the digest of its body."""
         self.statuses: Counter[str] = Counter()
+        self.slowest_seconds = 0.0
         self._counting = threading.Lock()
         self._port = port
         self._pause_seconds = pause_seconds
@@ -117,6 +117,7 @@ class Load:
         except OSError as error:
             self.count(type(error).__name__)
             return False
+        self.slowest_seconds = max(self.slowest_seconds, answer.seconds)
         self.count(f"{answer.status} {answer.body.decode() if answer.status == 200 else ''}")
         return answer.status == 200
 
@@ -124,6 +125,11 @@ class Load:
         """Count an answer, or what came instead of one; a Counter loses what two threads add at once."""
         with self._counting:
             self.statuses[status] += 1
+
+    def more(self, count: int) -> None:
+        """Wait until so many more are answered 200."""
+        enough = len(self) + count
+        until(lambda: len(self) >= enough, 60)
 
     def stop(self, seconds: float = 120.0) -> None:
         """Begin no further delivery, and wait until those under way are answered 200."""

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -207,11 +207,6 @@ class Stack:
         self._listener.close()
 
 
-@contextlib.contextmanager
-def stack_on(folder: Path, inbox_url: str, **settings: str) -> Iterator[Stack]:
+def stack_on(folder: Path, inbox_url: str, **settings: str) -> contextlib.closing[Stack]:
     """A Stack, killed when the block ends."""
-    stack = Stack(folder, inbox_url, **settings)
-    try:
-        yield stack
-    finally:
-        stack.close()
+    return contextlib.closing(Stack(folder, inbox_url, **settings))
