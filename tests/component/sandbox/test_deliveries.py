@@ -154,7 +154,7 @@ def test_after_the_schedule_a_delivery_has_failed_and_can_be_sent_again() -> Non
     assert {got.id for got in receiver.got} == {failed["id"]}
 
 
-def test_the_log_is_filtered_and_paged() -> None:
+def test_the_log_is_filtered() -> None:
     with receiving(500) as receiver, running() as sandbox:
         approved = subscribe(sandbox, "InvoiceApproved", receiver.url)
         subscribe(sandbox, "PaymentFailed", receiver.url)
@@ -164,8 +164,6 @@ def test_the_log_is_filtered_and_paged() -> None:
         raised += [trigger(sandbox, name) for name in ("InvoiceApproved", "PaymentFailed")]
         flush(sandbox)
         everything = [one["raisedId"] for one in deliveries(sandbox)]
-        first = sandbox.ok("GET", "/_sandbox/deliveries?limit=2")
-        second = sandbox.ok("GET", f"/_sandbox/deliveries?limit=2&cursor={first['nextCursor']}")
         filtered = {
             query: [raised.index(one["raisedId"]) for one in deliveries(sandbox, f"&{query}")]
             for query in (
@@ -179,8 +177,6 @@ def test_the_log_is_filtered_and_paged() -> None:
         wrong = sandbox.call("GET", "/_sandbox/deliveries?state=lost")
 
     assert everything == raised
-    assert [one["raisedId"] for one in first["deliveries"] + second["deliveries"]] == raised
-    assert (first["total"], first["hasMore"], second["hasMore"]) == (3, True, False)
     assert list(filtered.values()) == [[0], [1, 2], [2], [0, 1], [1], []]
     assert got == one
     assert wrong.json["param"] == "state"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from support.sandbox import INVALID, Running
+from support.sandbox import INVALID, Running, check_refused
+from support.scenarios import contract, customer, fee
 
 
 def add(sandbox: Running, *names: str) -> None:
@@ -78,26 +78,37 @@ def test_an_invalid_cursor_is_refused(sandbox: Running) -> None:
     assert control.status == 200
 
 
-def test_the_other_lists_go_by_the_same_rules(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", the pagination shape."""
-    acme = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]
-    sold = {"customerId": acme, "startDate": "2026-01-10"}
-    bodies: dict[str, tuple[str, Callable[[str], Any]]] = {
-        "/contracts": ("/contracts", lambda n: {**sold, "name": n}),
-        "/customFields": (
-            "/_sandbox/customers",
-            lambda n: {"name": n, "customFields": [{"customFieldName": n, "valueType": "String"}]},
-        ),
-    }
-    for path, (made_by, body) in bodies.items():
-        for name in "abc":
-            sandbox.ok("POST", made_by, body(name))
-        first = sandbox.ok("GET", f"{path}?limit=2")
-        second = sandbox.ok("GET", f"{path}?limit=2&cursor={first['nextCursor']}")
-        wrong = [sandbox.call("GET", f"{path}?{query}") for query in ("limit=0", "cursor=x")]
+LISTS = (
+    "/contracts?", "/customFields?", "/invoices?", "/credits?customerId={owner}&", "/_sandbox/customers?",
+    "/_sandbox/meters?", "/_sandbox/creditProducts?", "/_sandbox/subscriptions?",
+    "/_sandbox/deliveries?eventType=CustomerCreated&", "/_sandbox/raised?eventType=CustomerCreated&",
+)  # fmt: skip
 
-        [key] = set(first) - {"total", "hasMore", "nextCursor"}
-        assert [len(each[key]) for each in (first, second)] == [2, 1], path
-        assert len({each["id"] for one in (first, second) for each in one[key]}) == 3, path
-        assert (first["total"], second["total"], second["hasMore"]) == (3, 3, False), path
-        assert [answer.json["param"] for answer in wrong] == ["limit", "cursor"], path
+
+def test_every_other_list_goes_by_the_same_rules(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", the pagination shape."""
+    for number, kind in enumerate(("CustomerCreated", "Overage", "PaymentFailed")):
+        name = f"n{number}"
+        sandbox.ok("POST", "/webhook", {"callbackUrl": "http://127.0.0.1:9/", "eventType": kind})
+        owner = customer(sandbox, customFields=[{"customFieldName": name, "valueType": "String"}])
+        contract(sandbox, owner, startDate="2025-12-10", products=[fee(1)])
+        sandbox.ok("POST", "/_sandbox/creditProducts", {"name": name})
+        meter = {"name": name, "eventName": name, "aggregationMethod": "count"}
+        sandbox.ok("POST", "/_sandbox/meters", meter)
+    for amount in (1, 2, 3):
+        sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": owner, "creditAmount": amount})
+
+    for path in (path.format(owner=owner) for path in LISTS):
+        whole = sandbox.ok("GET", path)
+        first = sandbox.ok("GET", f"{path}limit=2")
+        second = sandbox.ok("GET", f"{path}limit=2&cursor={first['nextCursor']}")
+        wrong = [sandbox.call("GET", f"{path}{query}") for query in ("limit=0", "cursor=x")]
+
+        [key] = set(whole) - {"total", "hasMore", "nextCursor"}
+        ids = [[each["id"] for each in one[key]] for one in (whole, first, second)]
+        assert ids == [ids[0], ids[0][:2], ids[0][2:]], path
+        assert len(set(ids[0])) == 3, path
+        assert [(one["total"], one["hasMore"]) for one in (whole, first, second)] == [
+            (3, False), (3, True), (3, False),
+        ], path  # fmt: skip
+        check_refused(wrong, ["limit", "cursor"])
