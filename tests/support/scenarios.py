@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from sqlalchemy import select
 
 from billhook.sandbox.storage import tables
-from support.sandbox import Answer, Running
+from support.sandbox import Running
 
 STARTED = "2026-01-10T12:00:00Z"
 """The sandbox's time when a test begins."""
@@ -49,27 +49,6 @@ def invoices(sandbox: Running, **query: str) -> list[Any]:
 def approve(sandbox: Running, invoice: Any) -> Any:
     """The invoice, once it is approved."""
     return sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/approve")["invoice"]
-
-
-def top_up(sandbox: Running, customer_id: str, **grant: Any) -> Answer:
-    """What comes of a top-up with credits; a None leaves a field out."""
-    whole = {
-        "name": "Starter pack", "creditProductId": "crp_a", "balanceKind": "Monetary", "grantAmount": 500,
-        "price": 450, "schedule": "Once",
-    }  # fmt: skip
-    given = {name: value for name, value in {**whole, **grant}.items() if value is not None}
-    return sandbox.call("POST", "/credits/top-up", {"customerId": customer_id, "creditGrant": given})
-
-
-def invoice_amounts(sandbox: Running) -> list[float]:
-    """The amounts of all invoices, oldest first."""
-    return [each["amount"] for each in invoices(sandbox)]
-
-
-def billed_cycles(sandbox: Running) -> list[tuple[str, str]]:
-    """Start and end of the billing cycle of each invoice, oldest first."""
-    billed = [each["billingCycle"] for each in invoices(sandbox)]
-    return [(each["startTime"], each["endTime"]) for each in billed]
 
 
 def dates(sandbox: Running, event_type: str) -> list[str]:
@@ -117,15 +96,6 @@ class Customer:
         ]  # fmt: skip
         answer = self.sandbox.ok("POST", "/v2/events", {"events": events})
         assert answer["invalidEvents"] == []
-
-    def measure(self, meter_id: str, value: float, day: int = 10) -> None:
-        """Set the usage of a day of January."""
-        date = {"year": 2026, "month": 1, "day": day}
-        self.sandbox.ok(
-            "POST",
-            "/measurements",
-            {"customerId": self.id, "meterId": meter_id, "usageDate": date, "value": value},
-        )
 
     def consumptions(self) -> list[dict[str, Any]]:
         path = f"/customers/products-consumptions/{self.id}"

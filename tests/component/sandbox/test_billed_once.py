@@ -44,18 +44,6 @@ def due(steps: list[Step]) -> int:
 
 @pytest.mark.slow
 @settings(max_examples=20)
-@given(st.lists(SOLD, min_size=1, max_size=4), st.lists(USED | MEASURED, max_size=8))
-def test_usage_before_the_contracts_end_is_billed_once(sold: list[Step], used: list[Step]) -> None:
-    with fresh_sandbox() as sandbox:
-        business = Business(sandbox)
-        for step in [*sold, *used]:
-            business.take(step)
-
-        assert business.billed()[0] == due([*sold, *used])
-
-
-@pytest.mark.slow
-@settings(max_examples=20)
 @given(
     st.lists(SOLD | USED | USED | MEASURED | st.builds(Waited, st.sampled_from([5, 30, 100])), max_size=14)
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from billhook.sandbox.billing import customers
 from support.sandbox import NOT_FOUND, Running
+from support.scenarios import contract
 
 
 def made(sandbox: Running, **fields: Any) -> Any:
@@ -65,8 +67,6 @@ def test_a_new_customer_is_active_and_raises_customer_created(sandbox: Running) 
 
 
 def test_customers_are_listed_oldest_first_anonymous_ones_too(sandbox: Running) -> None:
-    from billhook.sandbox.billing import customers
-
     first = made(sandbox)
     with sandbox.sandbox.service.transaction(writes=True) as tx:
         unknown = customers.make_anonymous(tx, "who")
@@ -74,3 +74,13 @@ def test_customers_are_listed_oldest_first_anonymous_ones_too(sandbox: Running) 
     listed = sandbox.ok("GET", "/_sandbox/customers")["customers"]
 
     assert [each["id"] for each in listed] == [first["id"], unknown, last["id"]]
+
+
+def test_a_customer_with_a_contract_raises_no_new_customer_without_contract(sandbox: Running) -> None:
+    """Source: spec, "Events", NewCustomerWithoutContract."""
+    contract(sandbox, made(sandbox)["id"], status="InReview")
+    without = made(sandbox, name="Other")["id"]
+    sandbox.advance("P8D")
+    told = [body for _, body in sandbox.raised("NewCustomerWithoutContract")]
+
+    assert told == [{"date": "2026-01-17T12:00:00Z", "customerId": without, "customerName": "Other"}]

@@ -157,14 +157,5 @@ def test_events_aliases_external_id_and_id_name_the_same_customer(sandbox: Runni
     sandbox.ok("PUT", "/events", {"events": [event(name, customerAlias=name) for name in names]})
 
     assert sandbox.raised("AnonymousCustomer") == []
-    added = sandbox.ok(
-        "POST",
-        "/v2/events/aggregation",
-        {
-            "customerId": customer["id"],
-            "period": {"startTime": "2026-01-01", "endTime": "2026-02-01"},
-            "meters": [{"key": "calls", "eventName": "api_call"}],
-            "groupBy": "customer",
-        },
-    )
-    assert added["dataPoints"] == [{"group": customer["id"], "values": {"calls": 4}}]
+    [used] = sandbox.ok("POST", "/events/dry-run", {"events": [event("r", customerAlias="crm-1")]})["events"]
+    assert used["matchedCustomer"] == customer["id"]

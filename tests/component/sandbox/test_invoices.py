@@ -94,40 +94,75 @@ def test_an_invoice_that_is_not_there_is_not_found(sandbox: Running) -> None:
     assert [each.error() for each in done] == [NOT_FOUND, NOT_FOUND]
 
 
-def test_an_approved_invoice_is_sent_to_those_who_receive_them_and_waits_for_payment(
-    sandbox: Running,
-) -> None:
-    """Source: spec, "Resources and their fields", Customer, contacts; "Events", CustomerPortalLinkSent."""
-    contacts = [
-        contact("ada@acme.example"),
-        contact("bob@acme.example", receiveInvoiceEmail=False),
-        {"name": "Cid", "email": "cid@acme.example"},
-        {"name": "Dee", "receiveInvoiceEmail": True},
-        contact("eve@acme.example"),
-    ]
-    owner = customer(sandbox, contacts=contacts)
+def test_an_approved_invoice_waits_for_payment_until_it_is_paid(sandbox: Running) -> None:
+    """Source: spec, "Events", InvoicePaymentStatusChanged; Invoice, paymentInfo."""
+    owner = customer(sandbox, currency="EUR")
     invoice = approve(sandbox, issued(sandbox, owner))
-    links = [body for _, body in sandbox.raised("CustomerPortalLinkSent")]
-    changed = [body for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
-    failed = sandbox.raised("InvoiceSendFailed")
+    sandbox.advance("P2D")
+    path = f"/_sandbox/invoices/{invoice['id']}/payments"
+    paid = sandbox.ok("POST", path, {"outcome": "paid", "paymentMethod": "Transfer"})["invoice"]
+    read = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
+    waiting, done = (body for _, body in sandbox.raised("InvoicePaymentStatusChanged"))
 
-    sent = {"customerId": owner, "isSuccessful": True, "date": "2026-02-10T12:00:00Z"}
-    assert links == [{**sent, "email": "ada@acme.example"}, {**sent, "email": "eve@acme.example"}]
     assert invoice["billingStatus"] == "PendingPayment"
-    assert changed == [
-        {
-            "invoiceId": invoice["id"],
-            "billingStatus": "PendingPayment",
-            "amountDue": 100,
-            "amountPaid": 0,
-            "total": 100,
-            "dueDate": "2026-03-12T12:00:00Z",
-            "paidAt": None,
-            "invoicePdfUrl": changed[0]["invoicePdfUrl"],
-        }
+    assert waiting == {
+        "invoiceId": invoice["id"],
+        "billingStatus": "PendingPayment",
+        "amountDue": 100,
+        "amountPaid": 0,
+        "total": 100,
+        "dueDate": "2026-03-12T12:00:00Z",
+        "paidAt": None,
+        "invoicePdfUrl": waiting["invoicePdfUrl"],
+    }
+    changed = {"billingStatus": "Paid", "amountDue": 0, "amountPaid": 100, "paidAt": "2026-02-12T12:00:00Z"}
+    assert done == {**waiting, **changed}
+    assert f"/invoices/{invoice['id']}/" in done["invoicePdfUrl"]
+    info = paid["paymentInfo"]
+    assert info.pop("transactionId").startswith("txn_")
+    assert info.pop("paymentMethodId").startswith("pm_")
+    assert info.pop("depositTo")["id"] == "acc_sandbox"
+    assert info == {
+        "date": "2026-02-12T12:00:00Z",
+        "paymentMethod": "Transfer",
+        "amount": 100,
+        "currency": "EUR",
+        "status": "Succeeded",
+        "customerId": owner,
+    }
+    assert paid["billingStatus"] == read["billingStatus"] == "Paid"
+
+
+PRIMARY = contact("ada", isPrimary=True, receiveInvoiceEmail=False)
+COPY = contact("bob")
+BOTH = contact("cyd", isPrimary=True)
+NEITHER = [contact("eve", receiveInvoiceEmail=False, isPrimary=each) for each in (False, "yes", None)]
+REACHED: list[tuple[list[dict[str, Any]], list[str]]] = [
+    ([PRIMARY], ["ada"]),
+    ([COPY, PRIMARY], ["ada", "bob"]),
+    ([BOTH, COPY, {"name": "Cid", "email": "cid@acme.example"}], ["cyd", "bob"]),
+    ([COPY, *NEITHER, {"name": "Dee", "receiveInvoiceEmail": True}], ["bob"]),
+    (NEITHER, []),
+    ([{"name": "mute", "isPrimary": True}], []),
+]
+
+
+def test_an_invoice_is_sent_to_the_primary_contact_and_others_get_copies(sandbox: Running) -> None:
+    """Source: spec, Customer, contacts: "The contact marked primary is the target"."""
+    owners = [customer(sandbox, contacts=contacts) for contacts, _ in REACHED]
+    for owner in owners:
+        contract(sandbox, owner, products=[fee(5)])
+    sandbox.advance("P33D")
+    sent = [body for _, body in sandbox.raised("CustomerPortalLinkSent")]
+    failed = len({body["invoiceId"] for _, body in sandbox.raised("InvoiceSendFailed")})
+
+    told = {"isSuccessful": True, "date": sent[0]["date"]}
+    assert sent == [
+        {**told, "customerId": owner, "email": name}
+        for owner, (_, reached) in zip(owners, REACHED, strict=True)
+        for name in reached
     ]
-    assert f"/invoices/{invoice['id']}/" in changed[0]["invoicePdfUrl"]
-    assert failed == []
+    assert failed == 2
 
 
 def test_an_invoice_that_reaches_no_address_fails_to_be_sent_and_is_owed(sandbox: Running) -> None:

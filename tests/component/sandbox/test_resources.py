@@ -1,4 +1,4 @@
-"""What a resource is made of is stored, and read as it was sent. Source: spec, "Resources and their fields"."""
+"""What is sent of a resource is stored and read. Source: spec, "Resources and their fields"."""
 
 from __future__ import annotations
 

@@ -30,33 +30,18 @@ TABLES = (
 )
 
 
-def test_tables_of_something_else_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
+def test_what_is_not_the_sandboxs_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    urls = {new_inbox(f"sqlite:///{tmp_path}/billhook.db"): OF_OTHERS}
     for number, table in enumerate(TABLES):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with closing(sqlite3.connect(folder / "other.db")) as file:
+        with closing(sqlite3.connect(tmp_path / f"{number}.db")) as file:
             file.execute(f"CREATE TABLE {table}")
-        before = {path.name: path.read_bytes() for path in folder.iterdir()}
-
-        assert refusal(f"sqlite:///{folder}/other.db") == OF_OTHERS, table
-        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before, table
-
-
-def test_a_receivers_inbox_is_refused_and_unchanged(tmp_path: Path) -> None:
-    url = new_inbox(f"sqlite:///{tmp_path}/billhook.db")
+        urls[f"sqlite:///{tmp_path}/{number}.db"] = OF_OTHERS
+    (tmp_path / "bad.db").write_text("garbage\n")
+    urls[f"sqlite:///{tmp_path}/bad.db"] = "the sandbox's database cannot be opened: file is not a database"
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
-    assert refusal(url) == OF_OTHERS
+    assert {url: refusal(url) for url in urls} == urls
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_a_file_that_is_no_database_is_refused_and_unchanged(tmp_path: Path) -> None:
-    (tmp_path / "bad.db").write_text("garbage\n")
-
-    told = refusal(f"sqlite:///{tmp_path}/bad.db")
-
-    assert told == "the sandbox's database cannot be opened: file is not a database"
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("bad.db", "garbage\n")]
 
 
 UNFIT_URLS = {
