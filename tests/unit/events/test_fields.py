@@ -10,12 +10,9 @@ from pydantic import ValidationError
 
 from billhook.errors import InvalidPayload
 from billhook.events import (
-    BillingStatus,
-    CreditKind,
     CreditPoolDepleted,
     CustomerPortalLinkSent,
     InvoiceApproved,
-    InvoicePaymentStatusChanged,
     Overage,
     parse_event,
     sample,
@@ -141,24 +138,6 @@ def test_text_is_nothing_but_text_and_a_flag_true_or_false():
 
         with pytest.raises(InvalidPayload, match=r"because of isSuccessful$"):
             parse_event("CustomerPortalLinkSent", body)
-
-
-def test_a_listed_value_is_recognised_and_is_still_its_text():
-    for listed in (BillingStatus.PENDING_PAYMENT, BillingStatus.NONE):
-        event = sample(InvoicePaymentStatusChanged, billing_status=listed.value)
-
-        assert event.billing_status is listed
-        assert event.billing_status == listed.value
-        assert f'"billingStatus":"{listed.value}"'.encode() in event.to_json()
-    assert sample(CreditPoolDepleted, credit_kind=CreditKind.UNIT).credit_kind is CreditKind.UNIT
-
-
-def test_a_value_that_is_not_listed_stays_a_str():
-    for value in ("Disputed", "paid", ""):
-        event = sample(InvoicePaymentStatusChanged, billing_status=value)
-
-        assert event.billing_status == value
-        assert type(event.billing_status) is str
 
 
 def test_an_enumeration_is_open_to_text_only():
