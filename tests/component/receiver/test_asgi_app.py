@@ -95,14 +95,6 @@ def test_a_delivery_is_stored_wherever_the_application_is_mounted_at_any_spellin
     assert [stored.body for stored in get_state(flask_app).inbox.received(10)] == [b"{}"] * len(places)
 
 
-def test_no_spelling_of_the_address_is_answered_with_a_redirect(application):
-    async def deliver():
-        paths = ["/webhooks//billing", PATH + "//", PATH + "/./"]
-        return [(await ask(application, path=path, headers=signed()))[0] for path in paths]
-
-    assert set(asyncio.run(deliver())) <= {200, 404}
-
-
 def test_a_body_in_tiny_pieces_takes_little_more_memory_than_its_size(flask_app, application):
     size = 60_000
     body = b"{" + b" " * (size - 2) + b"}"

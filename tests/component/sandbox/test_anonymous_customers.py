@@ -61,12 +61,14 @@ def test_an_existing_customer_takes_over_events_of_a_claimed_alias(sandbox: Runn
 
 def test_control_an_alias_of_a_real_customer_cannot_be_claimed(sandbox: Running) -> None:
     """Control: of a real customer, and of an anonymous one that has credits, nobody takes the name."""
-    Customer.of(sandbox)
+    acme = Customer.of(sandbox)
     Customer(sandbox, "", "late").use(3)
     late = named(sandbox, "late")
+    listed = [each["id"] for each in sandbox.ok("GET", "/_sandbox/customers")["customers"]]
     sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": late, "creditAmount": 5})
     of_a_real_one = sandbox.call("POST", "/_sandbox/customers", {"name": "B", "aliases": ["acme"]})
     of_one_with_credits = sandbox.call("POST", "/_sandbox/customers", {"name": "B", "aliases": ["late"]})
 
     assert of_a_real_one.error() == of_one_with_credits.error() == TAKEN
     assert named(sandbox, "late") == late
+    assert listed == [acme.id, late]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from billhook.sandbox.billing import customers
 from support.sandbox import NOT_FOUND, Running
 from support.scenarios import contract
 
@@ -64,16 +63,6 @@ def test_a_new_customer_is_active_and_raises_customer_created(sandbox: Running) 
             },
         )
     ]
-
-
-def test_customers_are_listed_oldest_first_anonymous_ones_too(sandbox: Running) -> None:
-    first = made(sandbox)
-    with sandbox.sandbox.service.transaction(writes=True) as tx:
-        unknown = customers.make_anonymous(tx, "who")
-    last = made(sandbox)
-    listed = sandbox.ok("GET", "/_sandbox/customers")["customers"]
-
-    assert [each["id"] for each in listed] == [first["id"], unknown, last["id"]]
 
 
 def test_a_customer_with_a_contract_raises_no_new_customer_without_contract(sandbox: Running) -> None:

@@ -22,7 +22,6 @@ from support.receivers import (
     flush,
     hang,
     hostile,
-    later,
     read_request,
     receiving,
     say,
@@ -129,21 +128,6 @@ def test_a_receiver_that_does_not_read_is_left_in_time() -> None:
 
     assert errors(found) == ["timed_out"]
     assert found["attempts"][0]["milliseconds"] < scaled(TIMEOUT_MILLISECONDS)
-
-
-def test_an_unreachable_receiver_is_not_connected_and_served_later() -> None:
-    with receiving() as receiver:
-        url, port = receiver.url, receiver.port
-    with running(retry_seconds=(1,)) as sandbox:
-        subscribe(sandbox, "PingTest", url)
-        flush(sandbox)
-        before = errors(delivery(sandbox))
-        with receiving(port=port):
-            later(sandbox, 2)
-        found = delivery(sandbox)
-
-    assert before == ["not_connected"]
-    assert errors(found) == ["not_connected", None]
 
 
 # --- TLS ------------------------------------------------------------------------------------------

@@ -133,14 +133,15 @@ def test_an_approved_invoice_waits_for_payment_until_it_is_paid(sandbox: Running
     assert paid["billingStatus"] == read["billingStatus"] == "Paid"
 
 
-PRIMARY = contact("ada", isPrimary=True, receiveInvoiceEmail=False)
-COPY = contact("bob")
-BOTH = contact("cyd", isPrimary=True)
-NEITHER = [contact("eve", receiveInvoiceEmail=False, isPrimary=each) for each in (False, "yes", None)]
+PRIMARY = contact("ada@acme.example", isPrimary=True, receiveInvoiceEmail=False)
+COPY = contact("bob@acme.example")
+BOTH = contact("cyd@acme.example", isPrimary=True)
+EVE = {"name": "Eve", "email": "eve@acme.example"}
+NEITHER = [EVE, {**EVE, "isPrimary": False}, {**EVE, "isPrimary": "yes"}]
 REACHED: list[tuple[list[dict[str, Any]], list[str]]] = [
     ([PRIMARY], ["ada"]),
     ([COPY, PRIMARY], ["ada", "bob"]),
-    ([BOTH, COPY, {"name": "Cid", "email": "cid@acme.example"}], ["cyd", "bob"]),
+    ([BOTH, COPY], ["cyd", "bob"]),
     ([COPY, *NEITHER, {"name": "Dee", "receiveInvoiceEmail": True}], ["bob"]),
     (NEITHER, []),
     ([{"name": "mute", "isPrimary": True}], []),
@@ -158,7 +159,7 @@ def test_an_invoice_is_sent_to_the_primary_contact_and_others_get_copies(sandbox
 
     told = {"isSuccessful": True, "date": sent[0]["date"]}
     assert sent == [
-        {**told, "customerId": owner, "email": name}
+        {**told, "customerId": owner, "email": f"{name}@acme.example"}
         for owner, (_, reached) in zip(owners, REACHED, strict=True)
         for name in reached
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from billhook.resources import sample
 from billhook.sandbox.sandbox import GROUPS
-from support.sandbox import TAKEN, Running, check_refused
+from support.sandbox import TAKEN, Answer, Running, check_refused
 from support.scenarios import STARTED, customer, fee
 
 TAKES = {operation.key: operation.takes for group in GROUPS for operation in group.operations}
@@ -67,3 +67,17 @@ def test_an_external_id_of_a_product_is_unique_until_it_is_removed(sandbox: Runn
     sandbox.ok("PUT", f"/catalogProducts/{second}", {"externalId": "sku-1"})
 
     check_refused([created, updated], ["externalId"] * 2, TAKEN)
+
+
+def test_meters_of_an_event_have_unique_keys(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", POST /v2/events/aggregation, meters of key and eventName."""
+
+    def made(**changes: Any) -> Answer:
+        meter = {"name": "API calls", "eventName": "api_call", "aggregationMethod": "count"}
+        return sandbox.call("POST", "/_sandbox/meters", {**meter, **changes})
+
+    elsewhere = {"eventName": "other", "key": "api_call"}
+    keys = [made(**each).json["meter"]["key"] for each in ({}, {}, {}, elsewhere)]
+
+    assert keys == ["api_call", "api_call-2", "api_call-3", "api_call"]
+    check_refused([made(key="api_call-2")], ["key"], TAKEN)

@@ -14,6 +14,7 @@ from billhook.events import (
     CustomerPortalLinkSent,
     InvoiceApproved,
     Overage,
+    UnknownEvent,
     parse_event,
     sample,
 )
@@ -164,3 +165,5 @@ def test_an_event_cannot_be_changed():
         event.invoice_id = "inv_2"
     with pytest.raises(AttributeError, match="'type' is a ClassVar"):
         event.type = "Overage"
+    with pytest.raises(ValidationError, match="Instance is frozen"):
+        UnknownEvent(type="VoucherIssued", data={}).type = "Other"
