@@ -225,32 +225,19 @@ def stated_of_ours(text: str) -> dict[str, Any]:
 
 ALTERED = [
     ("| ref | string | yes |", "| ref | string | no |"),
-    ("| legalName | string |", "| legalName | array |"),
-    ("value (any)", "value (number)"),
     ("| startDate* |", "| startDate? |"),
     ("additionally returns deletedAt (string)", "returns no more"),
     ("billingDay: integer (1 or greater)", "billingDay: integer"),
-    ("Commitment: units (number)", "Commitment: units (integer)"),
     ("{startTime, endTime} date-times", "{startTime, endTime}"),
-    ("creditsUsed, tax}, all numbers", "creditsUsed}, all numbers"),
     ("lineItems | array of {invoiceId,", "lineItems | array of {lineId,"),
     ("exceededAmount (numbers), hasAccess", "exceededAmount, hasAccess"),
     ("(map of string to {receivedAt", "({receivedAt"),
     ("`createdAt` and `updatedAt` (date-time)", "`createdAt` (date-time)"),
     ("the values InReview and Active appear", "the values Draft and Active appear"),
     ("PendingPayment, Overdue. Transitions", "PendingPayment. Transitions"),
-    ("{refreshToken*: string}", "{refreshToken: string}"),
     ("`{events*: array of Event}`", "`{events*: array of string}`"),
     ("matchedCustomer: string or null", "matchedCustomer: string"),
-    ("value (number or null,", "value (number,"),
-    (
-        "`{productsConsumptions: array of Product consumption}`",
-        "`{consumptions: array of Product consumption}`",
-    ),
-    ("`customerExternalId?`. At most", "`externalId?`. At most"),
-    ("{creditAmount: number, customerId: string}", "{creditAmount: number, customerId?: string}"),
     ("threshold?: number, recurringThreshold", "threshold: number, recurringThreshold"),
-    ("| param | string | no |", "| param | string | yes |"),
     ("| rate_limit_error | rate_limit_exceeded |", "| rate_limit_error | slow_down |"),
 ]
 

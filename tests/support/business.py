@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 from hypothesis import strategies as st
 
-from billhook.errors import SandboxError
 from billhook.sandbox import Sandbox
-from support.histories import START
+from support.sandbox import BEGINNING
 
 DAYS = 12
 HOURS = st.integers(0, DAYS * 24)
@@ -89,7 +86,7 @@ MEASURED = st.builds(Measured, st.integers(0, DAYS - 1), st.integers(0, 9))
 
 
 def at(hour: int) -> datetime:
-    return START + timedelta(hours=hour)
+    return BEGINNING + timedelta(hours=hour)
 
 
 class Business:
@@ -154,84 +151,3 @@ PRICED = st.builds(
     st.integers(0, 12), st.booleans(),
 )  # fmt: skip
 LATER = st.builds(Used, st.integers(0, WEEKS * 168 - 1), st.integers(1, 9))
-
-
-@dataclass(frozen=True)
-class Changed:
-    """Something that the API can change, and that is nothing to bills of cycles that are over."""
-
-    what: str
-
-
-PUTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "currency": ("/customers/{customer}", {"currency": "JPY"}),
-    "due days": ("/customers/{customer}", {"dueDays": "3"}),
-    "name": ("/customers/{customer}", {"name": "Other", "externalId": "other"}),
-    "product": ("/catalogProducts/{product}", {"name": "Renamed"}),
-    "rates": ("/_sandbox/exchangeRates", {"rates": {"JPY": 2, "EUR": 3}}),
-}
-NINE = {"type": "PerUnit", "price": 9}
-CHANGES = (
-    *PUTS, "inactive", "inactive for hours", "another meter", "handover", "another contract",
-    "a contract in review", "a contract that is deleted", "a contract of a plan",
-)  # fmt: skip
-CHANGED = st.builds(Changed, st.sampled_from(CHANGES))
-FEE_END = WEEKS * 168 - 36  # at noon, so that the last day is charged unless another contract begins on it
-
-
-class ChangingBusiness(Business):
-    """A customer with a second contract, for a fee of 70.00 a week, and whatever else changes."""
-
-    def begin(self, sold: Sold) -> None:
-        self.take(sold)
-        self._buy("other", {"type": "Flat", "price": 70}, end=FEE_END, shouldProRateInvoices=True)
-        listed = self.call("GET", "/contracts")["contracts"]
-        self.billed_here = {each["id"] for each in listed}
-
-    def _buy(
-        self, product: str, pricing: object, start: int = 0, end: int | None = None, **fields: Any
-    ) -> str:
-        week = {"scheduling": {"duration": {"unit": "Weeks", "value": 1}}}
-        sold = [{"catalogProductId": self.products[product], "pricing": pricing, **week}]
-        term = {} if end is None else {"endDate": at(end).isoformat(), "autoRenewContract": False}
-        body = {"customerId": self.id, "name": "more", "startDate": at(start).isoformat(), **term, **fields}
-        plan = body.pop("plan", None)
-        return str(
-            self.call("POST", "/contracts", {**body, **(plan or {"products": sold})})["contract"]["id"]
-        )
-
-    def change(self, what: str) -> None:
-        """Change something; a change that is refused is none."""
-        with contextlib.suppress(SandboxError):
-            self._change(what)
-
-    def _change(self, what: str) -> None:
-        if what in PUTS:
-            path, body = PUTS[what]
-            self.call("PUT", path.format(customer=self.id, product=self.products["call"]), body)
-        elif what.startswith("inactive"):
-            self.call("PUT", f"/customers/{self.id}", {"status": "Inactive"})
-            self.take(Waited(7 if "hours" in what else 0))
-            self.call("PUT", f"/customers/{self.id}", {"status": "Active"})
-        elif what == "another meter":
-            meter = {"name": "more", "eventName": "call", "aggregationMethod": "count"}
-            self.call("POST", "/_sandbox/meters", meter)
-        elif what == "handover":
-            self._buy("other", {"type": "Flat", "price": 1}, start=FEE_END)
-        else:
-            fields: dict[str, Any] = {"status": "InReview"} if "review" in what else {}
-            if "plan" in what:
-                products = [{"catalogProductId": self.products["call"], "pricing": NINE}]
-                plan = self.call("POST", "/_sandbox/plans", {"name": "Plan", "products": products})
-                fields["planId"] = plan["plan"]["id"]
-            made = self._buy("call", NINE, **fields)
-            if "deleted" in what:
-                self.call("DELETE", f"/contracts/{made}")
-
-    def cost(self) -> Decimal:
-        """What the two contracts have cost, in dollars."""
-        self.billed()
-        listed = self.call("GET", "/invoices?limit=1000")["invoices"]
-        mine = [each for each in listed if each["contractId"] in self.billed_here]
-        assert {each["currency"] for each in mine} == {"USD"}
-        return sum((Decimal(each["amount"]) for each in mine), Decimal(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import os
 import tempfile
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlsplit
 
 from sqlalchemy import select
@@ -121,3 +123,21 @@ def running(start: datetime = START, **options: Any) -> Iterator[Running]:
         sandbox = Sandbox(SandboxOptions(api_token=API_TOKEN, **options), clock=real)
         with serving(sandbox) as url:
             yield Running(sandbox, url, real)
+
+
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@contextmanager
+def fresh_sandbox() -> Iterator[Sandbox]:
+    """A sandbox in this process, at the beginning of 2026, whose ids rise."""
+    # Ids that rise: rows that are ordered by them keep their order from run to run.
+    numbers = itertools.count(1)
+    rising = patch("billhook.sandbox.storage.database.secrets.token_hex", lambda _: f"{next(numbers):06}")
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder, rising:
+        options = SandboxOptions(database_url=f"sqlite:///{folder}/sandbox.db", rate_limit="1000000/second")
+        sandbox = Sandbox(options, clock=FrozenClock(BEGINNING))
+        try:
+            yield sandbox
+        finally:
+            sandbox.close()

@@ -51,17 +51,6 @@ def approve(sandbox: Running, invoice: Any) -> Any:
     return sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/approve")["invoice"]
 
 
-def invoice_amounts(sandbox: Running) -> list[float]:
-    """The amounts of all invoices, oldest first."""
-    return [each["amount"] for each in invoices(sandbox)]
-
-
-def billed_cycles(sandbox: Running) -> list[tuple[str, str]]:
-    """Start and end of the billing cycle of each invoice, oldest first."""
-    billed = [each["billingCycle"] for each in invoices(sandbox)]
-    return [(each["startTime"], each["endTime"]) for each in billed]
-
-
 def dates(sandbox: Running, event_type: str) -> list[str]:
     """When each event of this type was raised."""
     return [str(body["date"]) for _, body in sandbox.raised(event_type)]
@@ -107,15 +96,6 @@ class Customer:
         ]  # fmt: skip
         answer = self.sandbox.ok("POST", "/v2/events", {"events": events})
         assert answer["invalidEvents"] == []
-
-    def measure(self, meter_id: str, value: float, day: int = 10) -> None:
-        """Set the usage of a day of January."""
-        date = {"year": 2026, "month": 1, "day": day}
-        self.sandbox.ok(
-            "POST",
-            "/measurements",
-            {"customerId": self.id, "meterId": meter_id, "usageDate": date, "value": value},
-        )
 
     def consumptions(self) -> list[dict[str, Any]]:
         path = f"/customers/products-consumptions/{self.id}"

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from flask import Blueprint, Flask
 
-from billhook import Billhook, Handlers, Source
+from billhook import Billhook, Handlers
 from billhook.errors import ConfigError
 from billhook.extension import get_state
-from billhook.signing import StandardWebhooks
 from support.apps import deliver
-from support.signing import PATH, SECRET, signed
+from support.signing import PATH, signed
 from support.templates import new_inbox
 
 BODY = b"{}"
@@ -90,14 +89,6 @@ def test_a_nested_blueprint_has_both_prefixes_and_the_parents_hooks(app):
     assert (seen, asked) == (["PingTest"], ["shop"])
     assert "shop.billhook" in app.blueprints
     assert app.extensions["billhook"].mounts == ["/shop/hooks"]
-
-
-def test_named_sources_are_below_the_prefix(app):
-    source = Source("partner", StandardWebhooks(), [SECRET])
-
-    app.register_blueprint(Billhook(sources=[source]).blueprint("/in"), url_prefix="/hooks")
-
-    assert deliver(app, BODY, "PingTest", path="/hooks/partner").status_code == 200
 
 
 def test_a_blueprint_beside_init_app_shares_the_inbox_under_another_name(app):

@@ -8,7 +8,7 @@ import time
 from asyncio import Timeout
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, AsyncExitStack
 
 import pytest
 
@@ -75,14 +75,14 @@ def most_at_once(waiting: Callable[[], AbstractContextManager[None] | Timeout]) 
             await asyncio.sleep(0)
 
     async def one() -> None:
-        with contextlib.suppress(TimeoutError):
+        async with AsyncExitStack() as stack:
+            stack.enter_context(contextlib.suppress(TimeoutError))
             limit = waiting()
             if isinstance(limit, Timeout):
-                async with limit:
-                    await asyncio.sleep(60)
+                await stack.enter_async_context(limit)
             else:
-                with limit:
-                    await asyncio.sleep(60)
+                stack.enter_context(limit)
+            await asyncio.sleep(60)
         turns.append(turn)
 
     async def main() -> None:

@@ -303,17 +303,6 @@ def test_a_delivery_without_memory_is_503_with_retry_after(app_with, before):
     assert answer.json["type"] == "api_error"
 
 
-def test_a_failure_of_storage_is_an_error_in_the_log_with_its_reason(receiver, inbox, caplog):
-    inbox.close()
-
-    answer = accept(receiver)
-
-    (record,) = caplog.records
-    assert record.levelname == "ERROR"
-    assert "refused with 503 (draining: the receiver is shutting down)" in record.getMessage()
-    assert answer.status == 503
-
-
 def test_reading_takes_its_time_from_the_deadline(inbox, clock, woken, gunicorn):
     receiver = make_receiver(inbox, clock, woken, deadline_seconds=1.0)
     started = time.monotonic()

@@ -222,45 +222,35 @@ SUMS = [
     ["10000000000000000000000000", "0.125", "-0.0000000001", "7"],
     ["0.1"] * 10,
 ]
+TOLD_APART = ("12345678901234567890", "12345678901234567891", "1", "1.0", '"1"', "-9223372036854775808")
 
 
-def test_sums_and_maxima_keep_every_digit(sandbox: Running) -> None:
-    """SQLite's integers end at 2 ** 63 and its fractions have 15 digits: sums do not go by them."""
+def test_figures_keep_every_digit_and_equal_numbers_are_one(sandbox: Running) -> None:
+    """SQLite's integers end at 2 ** 63 and its fractions have 15 digits: nothing goes by them."""
     acme = customer(sandbox, "acme")
-    for method in ("sum", "max", "last"):
+    for method in ("sum", "max", "last", "unique"):
         meter(sandbox, method)
     at = FIRST + timedelta(days=5)
+    batches = [*SUMS, [*TOLD_APART]]
     events = [
         event(10 * n + m, at + timedelta(days=n), "acme", units=f"<{value}>")
-        for n, values in enumerate(SUMS)
+        for n, values in enumerate(batches)
         for m, value in enumerate(values)
     ]
-    body = json.dumps({"events": events}).replace('"<', "").replace('>"', "").encode()
-    assert sandbox.call("PUT", "/events", body, Content_Type="application/json").json["invalidEvents"] == []
+    text = json.dumps({"events": events}).replace('"<', "").replace('>"', "").replace('\\"', '"')
+    assert sandbox.call("PUT", "/events", text.encode()).json["invalidEvents"] == []
 
-    found = points(sandbox, asked(acme, "day", "sum", "max", "last")).values()
+    *sums, of_day = points(sandbox, asked(acme, "day", "sum", "max", "last", "unique")).values()
+    by_value = points(sandbox, asked(acme, "data.units", "unique"))
 
     numbers = [[Decimal(value) for value in values] for values in SUMS]
     with localcontext(prec=100):
-        expected = [{"sum": sum(each), "max": max(each), "last": each[-1]} for each in numbers]
-    assert list(found) == expected
-
-
-def test_values_are_told_apart_by_every_digit_and_equal_numbers_are_one(sandbox: Running) -> None:
-    """As consumption counts them; SQLite's fractions would make one of the first two."""
-    acme = customer(sandbox, "acme")
-    for method in ("max", "unique"):
-        meter(sandbox, method)
-    sent = ("12345678901234567890", "12345678901234567891", "1", "1.0", '"1"', "-9223372036854775808")
-    at = FIRST + timedelta(days=5)
-    events = [event(number, at, "acme", units=f"<{value}>") for number, value in enumerate(sent)]
-    body = json.dumps({"events": events}).replace('"<', "").replace('>"', "").replace('\\"', '"').encode()
-    assert sandbox.call("PUT", "/events", body, Content_Type="application/json").json["invalidEvents"] == []
-
-    [of_day] = points(sandbox, asked(acme, "day", "max", "unique")).values()
-    by_value = points(sandbox, asked(acme, "data.units", "unique"))
-
-    assert of_day == {"max": Decimal(sent[1]), "unique": 5}
+        assert sums == [
+            {"sum": sum(each), "max": max(each), "last": each[-1], "unique": len(set(each))}
+            for each in numbers
+        ]
+    assert (of_day["max"], of_day["unique"]) == (Decimal(TOLD_APART[1]), 5)
     assert {name: each["unique"] for name, each in by_value.items()} == {
-        sent[0]: 1, sent[1]: 1, "1": 2, sent[5]: 1,
-    }  # fmt: skip
+        f"{Decimal(value).normalize():f}": 2 if value in ("1", "1.0") else 1
+        for value in [*{value for values in SUMS for value in values}, *TOLD_APART[:4], TOLD_APART[5]]
+    }

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.business import (
-    CHANGED,
     DAYS,
-    FEE_END,
     LATER,
     MEASURED,
     PRICED,
@@ -19,15 +15,13 @@ from support.business import (
     USED,
     WEEKS,
     Business,
-    Changed,
-    ChangingBusiness,
     Measured,
     Sold,
     Step,
     Used,
     Waited,
 )  # fmt: skip
-from support.histories import fresh_sandbox
+from support.sandbox import fresh_sandbox
 
 
 def due(steps: list[Step]) -> int:
@@ -40,18 +34,6 @@ def due(steps: list[Step]) -> int:
     by_events = sum(each.units for each in events if sold[each.hour])
     by_day = sum(units for day, units in measured.items() if any(sold[day * 24 : day * 24 + 24]))
     return by_events + by_day
-
-
-@pytest.mark.slow
-@settings(max_examples=20)
-@given(st.lists(SOLD, min_size=1, max_size=4), st.lists(USED | MEASURED, max_size=8))
-def test_usage_before_the_contracts_end_is_billed_once(sold: list[Step], used: list[Step]) -> None:
-    with fresh_sandbox() as sandbox:
-        business = Business(sandbox)
-        for step in [*sold, *used]:
-            business.take(step)
-
-        assert business.billed()[0] == due([*sold, *used])
 
 
 @pytest.mark.slow
@@ -85,47 +67,3 @@ def test_each_week_costs_what_its_units_cost_whenever_they_arrive(sold: Sold, st
             business.take(step)
 
         assert business.billed()[1] == sum(map(sold.price_of, weeks))
-
-
-@pytest.mark.slow
-@settings(max_examples=30)
-@given(
-    PRICED,
-    st.lists(LATER | CHANGED | CHANGED | st.builds(Waited, st.sampled_from([30, 100, 200])), max_size=14),
-)
-@example(Sold(0, WEEKS * 168, "call"), [Waited(600), Changed("currency"), Used(1, 1)])
-@example(Sold(0, WEEKS * 168, "call"), [Waited(480), Changed("handover"), Used(1, 1)])
-def test_what_changes_after_a_bill_changes_nothing_of_it_or_of_late_usage(
-    sold: Sold, steps: list[Any]
-) -> None:
-    check_changes(sold, steps)
-
-
-@pytest.mark.long
-@settings(max_examples=1000)
-@given(
-    PRICED,
-    st.lists(LATER | CHANGED | CHANGED | st.builds(Waited, st.sampled_from([30, 100, 200])), max_size=20),
-)
-def test_long_what_changes_after_a_bill_changes_nothing_of_it(sold: Sold, steps: list[Any]) -> None:
-    check_changes(sold, steps)
-
-
-def check_changes(sold: Sold, steps: list[Any]) -> None:
-    """Each week costs what its units cost, and the fee 70, 70 and 60; 50 if another contract has the day."""
-    used = [step for step in steps if isinstance(step, Used)]
-    weeks = [sum(each.units for each in used if each.hour // 168 == week) for week in range(WEEKS)]
-    hours, fees = 0, 200
-    with fresh_sandbox() as sandbox:
-        business = ChangingBusiness(sandbox)
-        business.begin(sold)
-        for step in steps:
-            if isinstance(step, Changed):
-                fees = 190 if step.what == "handover" and hours < FEE_END else fees
-                business.change(step.what)
-                hours += 7 if step.what == "inactive for hours" else 0
-            else:
-                business.take(step)
-                hours += step.hours if isinstance(step, Waited) else 0
-
-        assert business.cost() == sum(map(sold.price_of, weeks)) + fees

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from collections import defaultdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.bills import Story
-from support.histories import fresh_sandbox
+from support.sandbox import fresh_sandbox
 
 SCENARIOS, REFUSALS = (
     tomllib.loads(Path(__file__).with_name(name).read_text())["scenario"]
@@ -25,6 +27,10 @@ def check(scenario: dict[str, Any]) -> None:
             story.take(step)
 
         assert {name: story.recorded(name) for name in expected} == expected
+        balances = defaultdict[str, Decimal](Decimal)
+        for entry in story.call("GET", "/credits?customerId=$acme&limit=1000")["entries"]:
+            balances[entry["creditPoolId"]] += entry["amount"]
+            assert entry["balanceAfterEntry"] == balances[entry["creditPoolId"]] >= 0
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[each["about"] for each in SCENARIOS])

@@ -8,15 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from support.sandbox import Answer, running
-from support.scenarios import Customer, customer, invoices
+from support.scenarios import Customer, customer
 
 MANY = 20
 
 
-def at_once(act: Callable[[int], Any], count: int = MANY) -> list[Any]:
+def at_once(act: Callable[[int], Any]) -> list[Any]:
     """What `act` gives for each number, all at the same time."""
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(act, range(count)))
+    with ThreadPoolExecutor(MANY) as pool:
+        return list(pool.map(act, range(MANY)))
 
 
 def outcomes(answers: list[Answer]) -> Counter[str]:
@@ -48,18 +48,3 @@ def test_of_many_deductions_as_many_are_done_as_there_are_credits() -> None:
 
     assert outcomes(answers) == {"done": 5, "insufficient_credits": MANY - 5}
     assert balances == [50, 40, 30, 20, 10, 0]
-
-
-def test_an_invoice_that_many_pay_is_paid_once() -> None:
-    """Source: spec, "States and transitions", Invoice billingStatus."""
-    with running() as sandbox:
-        acme = Customer.of(sandbox)
-        acme.buy({"pricing": {"type": "Flat", "price": 9}})
-        sandbox.advance("P23D")
-        (invoice,) = invoices(sandbox)
-        path = f"/_sandbox/invoices/{invoice['id']}/payments"
-        answers = at_once(lambda _: sandbox.call("POST", path, {"outcome": "paid"}))
-        told = [body["billingStatus"] for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
-
-    assert outcomes(answers) == {"done": 1, "already_paid": MANY - 1}
-    assert told == ["PendingPayment", "Paid"]

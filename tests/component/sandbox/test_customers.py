@@ -5,49 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from support.sandbox import NOT_FOUND, Running
-
-WHOLE = {
-    "name": "Acme Ltd",
-    "aliases": ["acme", "acme-eu"],
-    "contacts": [
-        {"name": "Ada", "email": "ada@acme.example", "receiveInvoiceEmail": True, "isPrimary": True}
-    ],
-    "source": "Salesforce",
-    "legalName": "Acme Limited",
-    "taxIds": ["GB123456789", {"type": "vat"}],
-    "taxId": "GB1",
-    "cloudProviderSettings": {"cloudProvider": "AWS", "customerIdentifier": "aws-9"},
-    "externalId": "crm-1",
-    "customerErpId": "erp-1",
-    "address": {"country": "United Kingdom", "city": "London"},
-    "shippingAddress": {"city": "Leeds"},
-    "crmAccountId": "crm-acc-1",
-    "externalIntegration": [{"type": "Salesforce", "id": "0015g", "name": "Acme"}],
-    "dueDays": "14",
-    "currency": "EUR",
-    "subsidiary": "North",
-}
+from support.scenarios import contract
 
 
 def made(sandbox: Running, **fields: Any) -> Any:
     """A new customer."""
     answer = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme Ltd", **fields})
     return answer["customer"]
-
-
-def put(sandbox: Running, customer: Any, **fields: Any) -> Any:
-    """The customer once these fields were changed."""
-    return sandbox.ok("PUT", f"/customers/{customer['id']}", fields)["customer"]
-
-
-def test_every_field_of_a_customer_is_stored_and_returned(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Customer."""
-    changed = put(sandbox, made(sandbox), **WHOLE, status="Suspended")
-    read = sandbox.ok("GET", f"/_sandbox/customers/{changed['id']}")["customer"]
-
-    assert {name: changed[name] for name in WHOLE} == WHOLE
-    assert changed["status"] == "Suspended"
-    assert read == changed
 
 
 def test_a_customer_is_found_by_its_counterpart_at_another_provider(sandbox: Running) -> None:
@@ -101,13 +65,11 @@ def test_a_new_customer_is_active_and_raises_customer_created(sandbox: Running) 
     ]
 
 
-def test_customers_are_listed_oldest_first_anonymous_ones_too(sandbox: Running) -> None:
-    from billhook.sandbox.billing import customers
+def test_a_customer_with_a_contract_raises_no_new_customer_without_contract(sandbox: Running) -> None:
+    """Source: spec, "Events", NewCustomerWithoutContract."""
+    contract(sandbox, made(sandbox)["id"], status="InReview")
+    without = made(sandbox, name="Other")["id"]
+    sandbox.advance("P8D")
+    told = [body for _, body in sandbox.raised("NewCustomerWithoutContract")]
 
-    first = made(sandbox)
-    with sandbox.sandbox.service.transaction(writes=True) as tx:
-        unknown = customers.make_anonymous(tx, "who")
-    last = made(sandbox)
-    listed = sandbox.ok("GET", "/_sandbox/customers")["customers"]
-
-    assert [each["id"] for each in listed] == [first["id"], unknown, last["id"]]
+    assert told == [{"date": "2026-01-17T12:00:00Z", "customerId": without, "customerName": "Other"}]

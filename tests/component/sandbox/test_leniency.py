@@ -40,13 +40,6 @@ def test_a_body_beyond_what_an_operation_needs_is_refused_unread(sandbox: Runnin
         assert beyond.json["message"] == f"the body is longer than the limit of {most} bytes"
 
 
-def test_control_a_batch_of_events_over_its_own_limit_is_refused(sandbox: Running) -> None:
-    answer = sandbox.call("PUT", "/events", padded({"events": []}, 2 * 1024 * 1024))
-
-    assert answer.status == 400
-    assert "256 KB" in answer.json["message"]
-
-
 EXISTS = {"property": "a", "operator": "exists"}
 METER = {"name": "m", "eventName": "m", "aggregationMethod": "count"}
 TOO_MANY: list[tuple[str, dict[str, Any], str]] = [

@@ -3,45 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from typing import Any
 from urllib.parse import quote
 
-from support.sandbox import INVALID, Running
-
-
-def add(sandbox: Running, *names: str) -> None:
-    """Products of these names."""
-    for name in names:
-        sandbox.ok("POST", "/catalogProducts", {"name": name, "externalId": name})
-
-
-def page(sandbox: Running, limit: int, cursor: str | None = None) -> Any:
-    more = "" if cursor is None else f"&cursor={quote(cursor)}"
-    return sandbox.ok("GET", f"/catalogProducts?limit={limit}{more}")
-
-
-def names(*pages: Any) -> str:
-    return "".join(each["name"] for one in pages for each in one["catalogProducts"])
+from support.sandbox import INVALID, Running, check_refused
+from support.scenarios import contract, customer, fee
 
 
 def cursor_of(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def test_a_list_is_read_page_by_page_in_the_order_in_which_its_things_came(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", the pagination shape."""
-    add(sandbox, *"abcde")
-    first = page(sandbox, 2)
-    second = page(sandbox, 2, first["nextCursor"])
-    third = page(sandbox, 2, second["nextCursor"])
-    whole = page(sandbox, 5)
-
-    assert [names(each) for each in (first, second, third, whole)] == ["ab", "cd", "e", "abcde"]
-    assert [each["hasMore"] for each in (first, second, third, whole)] == [True, True, False, False]
-    assert [each["total"] for each in (first, second, third, whole)] == [5, 5, 5, 5]
-    assert third["nextCursor"] is None
-    assert whole["nextCursor"] is None
 
 
 def test_a_limit_is_a_whole_number_from_1_to_1000_and_any_other_is_refused(sandbox: Running) -> None:
@@ -71,33 +40,52 @@ def test_an_invalid_cursor_is_refused(sandbox: Running) -> None:
         cursor: sandbox.call("GET", f"/catalogProducts?cursor={quote(cursor, safe='%')}")
         for cursor in HOSTILE_CURSORS
     }
+    events = "/events?startTime=2026-01-01&endTime=2026-02-01&cursor="
+    for text in ("catalog_product:1", "event:1", "event:01:2", "event:1:02"):  # these have two numbers
+        answers[text] = sandbox.call("GET", f"{events}{cursor_of(text)}")
     control = sandbox.call("GET", f"/catalogProducts?cursor={cursor_of('catalog_product:1')}")
+    other = sandbox.call("GET", f"{events}{cursor_of('event:-1:2')}")
 
     assert {cursor: answer.error() for cursor, answer in answers.items()} == dict.fromkeys(answers, INVALID)
     assert {answer.json["param"] for answer in answers.values()} == {"cursor"}
-    assert control.status == 200
+    assert (control.status, other.status) == (200, 200)
 
 
-def test_the_other_lists_go_by_the_same_rules(sandbox: Running) -> None:
+LISTS = (
+    "/catalogProducts?", "/contracts?", "/customFields?", "/invoices?", "/credits?customerId={owner}&",
+    "/_sandbox/customers?", "/_sandbox/meters?", "/_sandbox/creditProducts?", "/_sandbox/subscriptions?",
+    "/_sandbox/deliveries?eventType=CustomerCreated&", "/_sandbox/raised?eventType=CustomerCreated&",
+)  # fmt: skip
+
+
+def test_every_list_is_read_page_by_page_in_the_order_in_which_its_things_came(sandbox: Running) -> None:
     """Source: spec, "Endpoints", the pagination shape."""
-    acme = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]
-    sold = {"customerId": acme, "startDate": "2026-01-10"}
-    bodies: dict[str, tuple[str, Callable[[str], Any]]] = {
-        "/contracts": ("/contracts", lambda n: {**sold, "name": n}),
-        "/customFields": (
-            "/_sandbox/customers",
-            lambda n: {"name": n, "customFields": [{"customFieldName": n, "valueType": "String"}]},
-        ),
-    }
-    for path, (made_by, body) in bodies.items():
-        for name in "abc":
-            sandbox.ok("POST", made_by, body(name))
-        first = sandbox.ok("GET", f"{path}?limit=2")
-        second = sandbox.ok("GET", f"{path}?limit=2&cursor={first['nextCursor']}")
-        wrong = [sandbox.call("GET", f"{path}?{query}") for query in ("limit=0", "cursor=x")]
+    for number, kind in enumerate(("CustomerCreated", "Overage", "PaymentFailed")):
+        name = f"n{number}"
+        sandbox.ok("POST", "/webhook", {"callbackUrl": "http://127.0.0.1:9/", "eventType": kind})
+        owner = customer(sandbox, customFields=[{"customFieldName": name, "valueType": "String"}])
+        contract(sandbox, owner, startDate="2025-12-10", products=[fee(1)])
+        for path in ("/catalogProducts", "/_sandbox/creditProducts"):
+            sandbox.ok("POST", path, {"name": name})
+        meter = {"name": name, "eventName": name, "aggregationMethod": "count"}
+        sandbox.ok("POST", "/_sandbox/meters", meter)
+    for amount in (1, 2, 3):
+        sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": owner, "creditAmount": amount})
 
-        [key] = set(first) - {"total", "hasMore", "nextCursor"}
-        assert [len(each[key]) for each in (first, second)] == [2, 1], path
-        assert len({each["id"] for one in (first, second) for each in one[key]}) == 3, path
-        assert (first["total"], second["total"], second["hasMore"]) == (3, 3, False), path
-        assert [answer.json["param"] for answer in wrong] == ["limit", "cursor"], path
+    for path in (path.format(owner=owner) for path in LISTS):
+        whole = sandbox.ok("GET", path)
+        first = sandbox.ok("GET", f"{path}limit=2")
+        second = sandbox.ok("GET", f"{path}limit=2&cursor={first['nextCursor']}")
+        wrong = [sandbox.call("GET", f"{path}{query}") for query in ("limit=0", "cursor=x")]
+
+        [key] = set(whole) - {"total", "hasMore", "nextCursor"}
+        ids = [[each["id"] for each in one[key]] for one in (whole, first, second)]
+        assert ids == [ids[0], ids[0][:2], ids[0][2:]], path
+        assert len(set(ids[0])) == 3, path
+        for one in (whole, first, second):
+            assert (one["total"], one["hasMore"], one["nextCursor"] is None) == (
+                3,
+                one is first,
+                one is not first,
+            )
+        check_refused(wrong, ["limit", "cursor"])

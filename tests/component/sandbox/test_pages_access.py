@@ -62,22 +62,16 @@ def test_attempts_to_log_in_are_limited_as_requests_of_the_api_are() -> None:
     assert called == 200
 
 
-def test_the_login_leads_to_the_page_that_was_asked_for(sandbox: Running) -> None:
-    browser = PagesBrowser.of(sandbox)
-    asked = browser.get("/timeline?type=PingTest")
-    logged_in = browser.log_in(to="/pages/timeline?type=PingTest")
-
-    assert asked.location == "/pages/login?to=/pages/timeline?type%3DPingTest"
-    assert logged_in.location == "/pages/timeline?type=PingTest"
-
-
-def test_the_login_leads_to_no_other_site(sandbox: Running) -> None:
+def test_the_login_leads_to_the_page_that_was_asked_for_and_to_no_other_site(sandbox: Running) -> None:
+    asked = PagesBrowser.of(sandbox).get("/timeline?type=PingTest")
+    own = "/pages/timeline?type=PingTest"
     elsewhere = (
         "https://evil.example", "//evil.example", "/pages/\\evil", "/pages//evil", "/other", "\u202e",
     )  # fmt: skip
-    found = {to: PagesBrowser.of(sandbox).log_in(to=to).location for to in elsewhere}
+    found = {to: PagesBrowser.of(sandbox).log_in(to=to).location for to in (own, *elsewhere)}
 
-    assert found == dict.fromkeys(elsewhere, "/pages/")
+    assert asked.location == "/pages/login?to=/pages/timeline?type%3DPingTest"
+    assert found == {own: own, **dict.fromkeys(elsewhere, "/pages/")}
 
 
 def test_a_body_that_is_too_long_for_a_login_is_refused(sandbox: Running) -> None:
@@ -93,31 +87,22 @@ def login_token(sandbox: Running) -> str:
     return address.partition("token=")[2]
 
 
-def test_the_printed_address_logs_in_once_by_a_button(sandbox: Running) -> None:
-    token, browser, second = login_token(sandbox), PagesBrowser.of(sandbox), PagesBrowser.of(sandbox)
+def test_the_printed_address_logs_in_once_by_a_button_and_only_the_newest(sandbox: Running) -> None:
+    old, token = login_token(sandbox), login_token(sandbox)
+    browser = PagesBrowser.of(sandbox)
     shown = [browser.get(f"/login?token={token}") for _ in range(2)]  # looking uses nothing up
-    logged_in = browser.post("/login", token=token)
-    second.get("/login")
-    used = second.post("/login", token=token)
+    found: dict[str, list[tuple[int, bool]]] = {}
+    for text in (old, " ", token[:-1], "é\u202e", token, token):
+        browser = PagesBrowser.of(sandbox)
+        browser.get("/login")
+        answer = browser.post("/login", token=text)
+        found.setdefault(text, []).append((answer.status_code, at_login(browser.get("/").location or "")))
 
     assert [page.status_code for page in shown] == [200, 200]
     assert 'name="api_token"' not in shown[0].text
-    assert (logged_in.status_code, logged_in.location) == (303, "/pages/")
-    assert browser.get("/").status_code == 200
-    assert used.status_code == 401
-    assert "has been used" in used.text
-    assert at_login(second.get("/").location)
-
-
-def test_only_the_newest_address_logs_in_and_no_other_text(sandbox: Running) -> None:
-    old, new = login_token(sandbox), login_token(sandbox)
-    found = {}
-    for name, token in (("old", old), ("empty", " "), ("wrong", new[:-1]), ("odd", "é\u202e"), ("new", new)):
-        browser = PagesBrowser.of(sandbox)
-        browser.get("/login")
-        found[name] = browser.post("/login", token=token).status_code
-
-    assert found == {"old": 401, "empty": 401, "wrong": 401, "odd": 401, "new": 303}
+    assert found.pop(token) == [(303, False), (401, True)]
+    assert list(found.values()) == [[(401, True)]] * 4
+    assert "has been used" in answer.text
 
 
 def test_tokens_of_addresses_are_stored_as_digests_and_their_attempts_are_limited() -> None:
@@ -152,22 +137,21 @@ def test_a_session_ends_after_a_working_day_of_the_machines_time(sandbox: Runnin
     sandbox.real.advance(seconds=SESSION_SECONDS - 1)
     before = browser.get("/").status_code
     sandbox.real.advance(seconds=1)
-    after = browser.get("/")
 
     assert moved.startswith("The clock is at 2027-01-10T12:00:00Z")
     assert before == 200
-    assert at_login(after.location)
+    assert at_login(browser.get("/").location)
 
 
-def test_a_session_ends_with_its_api_token() -> None:
-    with running() as sandbox:
-        browser = PagesBrowser.logged_in(sandbox)
-        before = browser.get("/").status_code
-        sandbox.ok("POST", "/_sandbox/tokens")
-        after = browser.get("/")
+def test_a_session_ends_with_its_api_token_and_by_logging_out(sandbox: Running) -> None:
+    browser, other = PagesBrowser.logged_in(sandbox), PagesBrowser.logged_in(sandbox)
+    said = browser.act("/logout")
+    after = browser.get("/"), other.get("/")
+    sandbox.ok("POST", "/_sandbox/tokens")
 
-    assert before == 200
-    assert at_login(after.location)
+    assert said == "You are logged out."
+    assert (at_login(after[0].location), after[1].status_code) == (True, 200)
+    assert at_login(other.get("/").location)
 
 
 def test_a_session_of_another_sandbox_or_a_forged_one_is_none() -> None:
@@ -181,15 +165,6 @@ def test_a_session_of_another_sandbox_or_a_forged_one_is_none() -> None:
 
     assert at_login(elsewhere.location)
     assert at_login(forged.location)
-
-
-def test_logging_out_ends_the_session_of_the_browser(sandbox: Running) -> None:
-    browser = PagesBrowser.logged_in(sandbox)
-    said = browser.act("/logout")
-    after = browser.get("/")
-
-    assert said == "You are logged out."
-    assert at_login(after.location)
 
 
 # --- every page and every action --------------------------------------------------------------------

@@ -14,15 +14,8 @@ from support.sandbox import API_TOKEN, Running, running
 from support.sandbox_pages import PagesBrowser, fields_of, form
 from support.scenarios import customer, invoices
 
-CUSTOMER, CONTRACT, USAGE = "POST /_sandbox/customers", "POST /contracts", "POST /v2/events"
-CHANGE, PRODUCT, METER = "PUT /customers/{customerId}", "POST /catalogProducts", "POST /_sandbox/meters"
+CUSTOMER = "POST /_sandbox/customers"
 HOSTILE = "<script>alert(1)</script>\"' onfocus=alert(2) $(touch /tmp/x) `id` \u202e"
-
-
-def place_of(response: Any) -> str:
-    """The page that a form leads to, below /pages."""
-    assert response.status_code == 303, response.text
-    return str(response.location).removeprefix("/pages")
 
 
 def command_of(page: str) -> str:
@@ -41,14 +34,6 @@ def run_command(sandbox: Running, command: str) -> Any:
     assert headers[:2] == ["x-api-key: $BILLHOOK_API_CLIENT_ID", "Authorization: Bearer $ACCESS_TOKEN"]
     target = urlsplit(words[3])
     return sandbox.ok(words[2], target.path + (f"?{target.query}" if target.query else ""), body)
-
-
-def made(sandbox: Running) -> tuple[PagesBrowser, str]:
-    """A browser after it made a customer, a product and its meter; the customer's page."""
-    browser = PagesBrowser.logged_in(sandbox)
-    browser.fill(form(PRODUCT), name="API calls")
-    browser.fill(form(METER))
-    return browser, place_of(browser.fill(form(CUSTOMER), name="Acme Ltd"))
 
 
 def test_every_operation_has_a_form_but_those_that_deal_with_secrets(sandbox: Running) -> None:
@@ -84,10 +69,9 @@ def test_a_query_shows_its_answer_and_is_run_as_get(sandbox: Running) -> None:
     page = browser.fill(form("GET /_sandbox/customers"), limit="5")
     refused = browser.fill(form("GET /_sandbox/customers"), limit="many")
 
-    assert page.status_code == 200
+    assert (page.status_code, refused.status_code) == (200, 400)
     assert '>"Acme Ltd"<' in page.text
     assert "/_sandbox/customers?limit=5" in command_of(page.text)
-    assert refused.status_code == 400
 
 
 def test_the_api_call_of_a_form_does_what_the_form_does(sandbox: Running) -> None:

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from support.receivers import subscribe
 from support.sandbox import Running
 from support.scenarios import Customer, metered, sent_to
-
-
-def subscribe(sandbox: Running, event_type: str, number: int, **thresholds: float) -> str:
-    url = f"http://127.0.0.1:9/{number}"
-    sandbox.ok("POST", "/webhook", {"callbackUrl": url, "eventType": event_type, **thresholds})
-    return url
-
-
-def told(sandbox: Running, event_type: str, field: str) -> list[Any]:
-    return [body[field] for _, body in sandbox.raised(event_type)]
 
 
 def test_a_threshold_event_goes_only_to_the_subscriptions_that_set_it(sandbox: Running) -> None:
@@ -24,16 +13,21 @@ def test_a_threshold_event_goes_only_to_the_subscriptions_that_set_it(sandbox: R
     acme = Customer.of(sandbox)
     acme.buy({"catalogProductId": product, "commitment": {"units": 100}})
     event_type = "CommitmentUsageCrossed"
-    half = subscribe(sandbox, event_type, 1, threshold=50)
-    also_half = subscribe(sandbox, event_type, 2, threshold=50)
-    usual = subscribe(sandbox, event_type, 3)
-    often = subscribe(sandbox, event_type, 4, threshold=60, recurringThreshold=15)
-    only_often = subscribe(sandbox, event_type, 5, recurringThreshold=25)
+
+    def address(number: int, **thresholds: float) -> str:
+        subscribe(sandbox, event_type, url := f"http://127.0.0.1:9/{number}", **thresholds)
+        return url
+
+    half = address(1, threshold=50)
+    also_half = address(2, threshold=50)
+    usual = address(3)
+    often = address(4, threshold=60, recurringThreshold=15)
+    only_often = address(5, recurringThreshold=25)
 
     acme.use(55)
     acme.use(36)
 
-    marks = told(sandbox, event_type, "threshold")
+    marks = [body["threshold"] for _, body in sandbox.raised(event_type)]
     sent = sent_to(sandbox, event_type)
 
     ids = list(dict.fromkeys(raised_id for _, raised_id in sent))

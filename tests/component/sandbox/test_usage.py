@@ -6,107 +6,110 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from billhook.sandbox.billing import daily_usage, meters
-from support.sandbox import Running
-
-JANUARY = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
-METHODS = ("count", "sum", "max", "last", "unique")
+from support.sandbox import Answer, Running, check_refused
+from support.scenarios import STARTED, Customer, invoices, metered
 
 
-class Used:
-    """A sandbox with a customer and a meter of each method on `value`."""
+def new_meter(sandbox: Running, **more: Any) -> str:
+    meter = {"name": "m", "eventName": "call", "aggregationMethod": "sum", "property": "units", **more}
+    return str(sandbox.ok("POST", "/_sandbox/meters", meter)["meter"]["id"])
 
-    def __init__(self, sandbox: Running) -> None:
-        self.sandbox = sandbox
-        made = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme", "aliases": ["acme"]})
-        self.customer_id: str = made["customer"]["id"]
-        self.meters = {method: self._meter(method) for method in METHODS}
-        self._number = 0
 
-    def _meter(self, method: str) -> str:
-        given = {"name": method, "eventName": "e", "aggregationMethod": method, "property": "value"}
-        meter_id: str = self.sandbox.ok("POST", "/_sandbox/meters", {**given, "key": method})["meter"]["id"]
-        return meter_id
-
-    def send(self, *values: tuple[str, Any]) -> None:
-        """Take one batch of (timestamp, value); a Decimal is written with its digits."""
-        events = []
-        for timestamp, value in values:
-            self._number += 1
-            text = str(value) if isinstance(value, Decimal) else f'"{value}"'
-            events.append(
-                f'{{"name":"e","customerAlias":"acme","ref":"{self._number}","timestamp":"{timestamp}",'
-                f'"data":{{"value":{text}}}}}'
-            )
-        answer = self.sandbox.call("PUT", "/events", f'{{"events":[{",".join(events)}]}}'.encode())
-        assert answer.status == 200
-        assert answer.json["invalidEvents"] == []
-
-    def consumed(self, start: datetime = JANUARY[0], end: datetime = JANUARY[1]) -> dict[str, Decimal]:
-        """The figure of each method."""
-        with self.sandbox.sandbox.service.transaction(writes=False) as tx:
-            return {
-                method: daily_usage.consumed_units(
-                    tx, self.customer_id, meters.METERS.get(tx, meter_id), [(start, end)]
-                )
-                for method, meter_id in self.meters.items()
-            }
-
-    def measure(self, method: str, day: int, units: float, **changes: Any) -> Any:
-        """Tell the figure of a day in January."""
-        date = {"year": 2026, "month": 1, "day": day}
-        given = {"customerId": self.customer_id, "meterId": self.meters[method], "usageDate": date}
-        return self.sandbox.call("POST", "/measurements", {**given, "value": units, **changes})
+def consumed(sandbox: Running, customer_id: str, meter_id: str) -> Decimal:
+    """The usage of January."""
+    january = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
+    with sandbox.sandbox.service.transaction(writes=False) as tx:
+        return daily_usage.consumed_units(tx, customer_id, meters.METERS.get(tx, meter_id), [january])
 
 
 def test_usage_a_meter_counts_what_comes_after_it_was_made(sandbox: Running) -> None:
     """Source: spec, "Endpoints", Meters: not shown."""
-    used = Used(sandbox)
-    used.send(("2026-01-05", Decimal(5)))
-    made = sandbox.ok(
-        "POST",
-        "/_sandbox/meters",
-        {"name": "later", "eventName": "e", "aggregationMethod": "sum", "property": "value"},
-    )
-    used.meters["later"] = made["meter"]["id"]
-    used.send(("2026-01-05", Decimal(2)))
+    acme, first = Customer.of(sandbox), new_meter(sandbox)
+    acme.use(5)
+    later = new_meter(sandbox)
+    acme.use(2)
 
-    found = used.consumed()
-
-    assert (found["sum"], found["later"]) == (7, 2)
+    assert [consumed(sandbox, acme.id, meter) for meter in (first, later)] == [7, 2]
 
 
-def test_measurements_one_is_stored_and_told(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", POST /measurements."""
-    used = Used(sandbox)
-    told = used.measure("sum", 15, 812.5).json["measurement"]
-    sandbox.advance("PT1H")
-    again = used.measure("sum", 15, 2.5).json["measurement"]
-
-    assert again == {**told, "value": 2.5, "updatedAt": "2026-01-10T13:00:00Z"}
-    assert used.consumed()["sum"] == Decimal("2.5")
-    assert told.pop("id").startswith("msr_")
-    assert told == {
-        "customerId": used.customer_id,
-        "meterId": used.meters["sum"],
-        "usageDate": {"year": 2026, "month": 1, "day": 15},
-        "value": 812.5,
-        "createdAt": "2026-01-10T12:00:00Z",
-        "updatedAt": "2026-01-10T12:00:00Z",
-    }
-
-
-def test_measurements_a_product_stands_for_its_meter(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Measurement, meterId: meter or product."""
-    used = Used(sandbox)
+def test_measurements_one_is_stored_and_told_and_a_product_stands_for_its_meter(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", POST /measurements; Measurement, meterId: meter or product."""
+    acme = Customer.of(sandbox)
     product = sandbox.ok("POST", "/catalogProducts", {"name": "Storage"})["catalogProduct"]["id"]
-    without = used.measure("sum", 15, 5, meterId=product)
-    given = {"name": "p", "eventName": "e", "aggregationMethod": "count", "catalogProductId": product}
-    meter = sandbox.ok("POST", "/_sandbox/meters", given)["meter"]["id"]
+    day = {"year": 2026, "month": 1, "day": 15}
 
-    by_product = used.measure("sum", 15, 5, meterId=product).json["measurement"]
-    by_meter = used.measure("sum", 15, 6, meterId=meter).json["measurement"]
+    def measure(meter_id: str, value: float) -> Answer:
+        given = {"customerId": acme.id, "meterId": meter_id, "usageDate": day, "value": value}
+        return sandbox.call("POST", "/measurements", given)
 
-    assert (without.status, without.json["param"]) == (400, "meterId")
-    assert by_product["id"] == by_meter["id"]
-    assert by_product["meterId"] == product
+    without = measure(product, 5)
+    meter = new_meter(sandbox, catalogProductId=product)
+    told = measure(product, 812.5).json["measurement"]
+    sandbox.advance("PT1H")
+    again = measure(meter, 2.5).json["measurement"]
+
+    check_refused([without], ["meterId"])
+    assert again == {**told, "meterId": meter, "value": 2.5, "updatedAt": "2026-01-10T13:00:00Z"}
+    assert consumed(sandbox, acme.id, meter) == Decimal("2.5")
+    assert told.pop("id").startswith("msr_")
+    stamps = {"createdAt": STARTED, "updatedAt": STARTED}
+    assert told == {"customerId": acme.id, "meterId": product, "usageDate": day, "value": 812.5, **stamps}
+
+
+def test_products_consumptions_has_the_remaining_amount_of_each_product(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", Product consumption."""
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": product, "commitment": {"units": 200}}, {"displayName": "Support"})
+
+    acme.use(20, 30.5)
+
+    calls, support = acme.consumptions()
+    assert calls == {
+        "productId": product,
+        "productName": "calls",
+        "provisionedAmount": 200,
+        "consumedAmount": 50.5,
+        "usagePercentage": 25.25,
+        "hasAccess": True,
+        "remainingAmount": 149.5,
+        "exceededAmount": 0,
+    }
+    assert (support["productName"], support["provisionedAmount"], support["hasAccess"]) == (
+        "Support",
+        0,
+        True,
+    )
+
+
+@pytest.mark.slow
+def test_absurd_figures_stop_neither_usage_nor_the_clock(sandbox: Running) -> None:
+    """The wire takes numbers of 640 digits; what two of them make together it would not take."""
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    huge, tiny = 10**639, float("1e-300")
+    tiers = {"type": "Tiered", "tiers": [{"upTo": 10**200, "price": huge}, {"upTo": huge, "price": tiny}]}
+    off = {"type": "Percentage", "amount": huge}
+    for event_type in ("CommitmentUsageCrossed", "CurrencyCommitmentUsageCrossed"):
+        thresholds = {"threshold": tiny, "recurringThreshold": tiny}
+        wanted = {"callbackUrl": "http://127.0.0.1:9/", "eventType": event_type, **thresholds}
+        sandbox.ok("POST", "/webhook", wanted)
+    acme.buy(
+        {"catalogProductId": product, "pricing": {"type": "PerUnit", "price": huge, "discount": off}},
+        {"catalogProductId": product, "pricing": tiers, "commitment": {"units": tiny, "price": huge}},
+        {
+            "catalogProductId": product,
+            "pricing": {"type": "PerUnit", "price": tiny},
+            "commitment": {"type": "Currency", "price": huge},
+        },
+        currency="EUR",
+    )
+
+    acme.use(tiny, huge)
+
+    assert len(acme.consumptions()) == 3
+    sandbox.advance("P1M")
+    assert len(invoices(sandbox)[-1]["lineItems"]) == 3

@@ -6,7 +6,6 @@ import json
 from decimal import Decimal
 
 import pytest
-from pydantic import ValidationError
 
 from billhook.errors import InvalidJSON, InvalidPayload
 from billhook.events import (
@@ -32,13 +31,6 @@ def test_an_unknown_type_keeps_its_name_and_its_data():
         assert event.signal_name == "unknown_event"
         assert event.to_json() == b'{"type":"x","amount":1.10,"list":[1]}'
     assert "UnknownEvent" not in EVENT_TYPES
-
-
-def test_an_unknown_event_is_frozen():
-    event = UnknownEvent(type="VoucherIssued", data={})
-
-    with pytest.raises(ValidationError, match="Instance is frozen"):
-        event.type = "Other"
 
 
 def test_json_that_is_no_object_is_an_invalid_payload():

@@ -61,15 +61,6 @@ def test_months_end_on_the_last_day_of_a_shorter_month() -> None:
     assert found == [at(end) for *_, end in MONTHS_LATER]
 
 
-def test_months_counted_from_one_moment_come_back_to_the_31st() -> None:
-    start = at("2026-01-31T09:30")
-
-    ends = [CalendarDuration(1).times(count).after(start) for count in range(1, 5)]
-
-    assert ends == [at("2026-02-28T09:30"), at("2026-03-31T09:30"), at("2026-04-30T09:30"),
-                    at("2026-05-31T09:30")]  # fmt: skip
-
-
 def test_years_and_months_pass_before_days_and_hours() -> None:
     assert CalendarDuration.parse("P1M1DT1H").after(at("2026-01-31T12:00")) == at("2026-03-01T13:00")
 

@@ -1,4 +1,8 @@
-"""Rating: arithmetic alone, with amounts as exact as they come."""
+"""Rating: arithmetic alone, with amounts as exact as they come.
+
+What tiers and commitments cost is computed unit by unit in test_rating_unit_by_unit.py, and on paper in the
+stories of component/sandbox/bills.toml.
+"""
 
 from __future__ import annotations
 
@@ -53,52 +57,12 @@ def product(**wire: Any) -> ContractProduct:
 def rated(wire: dict[str, Any], units: str | int = 0, **facts: Any) -> Charge:
     """What a product costs, by itself, with so many units used of it."""
     sold = product(**wire)
-    promise, terms = (
-        commitment_terms(sold.commitment),
-        price_terms(sold, price_type(sold, metered=facts.pop("metered", True))),
-    )
+    promise, terms = commitment_terms(sold.commitment), price_terms(sold, price_type(sold, metered=True))
     part = PricedUsage(terms=terms, units=Decimal(units), fee=terms.fee + promise.fee, **facts)
     return charge("prd", "Calls", apply_commitment([part], promise))
 
 
 # --- prices ---------------------------------------------------------------------------------------
-
-
-def test_flat_pricing_is_independent_of_usage() -> None:
-    """Source: spec, "Resources and their fields", ContractProduct, pricing; the types are our choice."""
-    sold = {"pricing": {"type": "Flat", "price": 49.5}}
-
-    assert rated(sold, 0).total == rated(sold, 1000).total == Decimal("49.50")
-
-
-def test_per_unit_pricing_multiplies_the_usage() -> None:
-    """Source: spec, "Resources and their fields", ContractProduct, pricing."""
-    made = rated({"pricing": {"type": "PerUnit", "price": 0.0125}}, 1000)
-
-    assert (made.units, made.subtotal, made.total) == (1000, Decimal("12.50"), Decimal("12.50"))
-
-
-@pytest.mark.parametrize(("metered", "total"), [(True, 30), (False, 3)])
-def test_pricing_without_a_type_is_per_unit_for_a_metered_product(metered: bool, total: int) -> None:
-    """Source: spec, "Resources and their fields": the types of pricing are not shown."""
-    assert rated({"pricing": {"price": 3}}, 10, metered=metered).total == total
-
-
-def test_pricing_tiered_takes_each_unit_at_the_price_of_its_tier() -> None:
-    """Source: spec, "Events", TierCrossed; tiers are a field of ours in pricing."""
-    by_tier = [{"upTo": 100, "price": 1}, {"upTo": 1000, "price": 0.5}, {"upTo": None, "price": 0.1}]
-    sold = {"pricing": {"type": "Tiered", "tiers": by_tier}}
-
-    assert [rated(sold, units).total for units in (0, 100, 101, 1000, 1010)] == [
-        0, 100, Decimal("100.50"), 550, 551,
-    ]  # fmt: skip
-
-
-def test_pricing_tiered_beyond_a_last_tier_that_ends_costs_what_that_costs() -> None:
-    """Source: spec, "Events", FinalTierExceeded: what such usage costs is not shown."""
-    sold = {"pricing": {"type": "Tiered", "tiers": [{"upTo": 10, "price": 2}]}}
-
-    assert rated(sold, 15).total == 30
 
 
 BAD_TIERS: list[Any] = [
@@ -137,26 +101,6 @@ def test_amounts_are_exact_until_they_are_rounded() -> None:
 
 
 # --- commitments ----------------------------------------------------------------------------------
-
-
-def test_commitment_includes_its_units_for_its_price() -> None:
-    """Source: spec, "Resources and their fields", Commitment."""
-    sold = {"pricing": {"type": "PerUnit", "price": 2}, "commitment": {"units": 100, "price": 150}}
-
-    within, beyond = rated(sold, 100), rated(sold, 110)
-
-    assert (within.subtotal, within.overage, within.total) == (150, 0, 150)
-    assert (beyond.subtotal, beyond.overage, beyond.total) == (170, 20, 170)
-
-
-@pytest.mark.parametrize(("units", "overage", "total"), [(0, 0, 500), (250, 0, 500), (300, 100, 600)])
-def test_commitment_of_type_currency_is_the_least_that_is_paid(units: int, overage: int, total: int) -> None:
-    """Source: spec, "Events", CurrencyCommitmentUsageCrossed, committedAmount."""
-    sold = {"pricing": {"type": "PerUnit", "price": 2}, "commitment": {"type": "Currency", "price": 500}}
-
-    made = rated(sold, units)
-
-    assert (made.overage, made.total) == (overage, total)
 
 
 def test_a_currency_commitment_without_a_price_uses_its_units_as_money() -> None:
@@ -207,15 +151,6 @@ def test_credits_of_kind_monetary_pay_for_usage_and_not_for_fees() -> None:
     made = rated(sold, 20, covered=UsageAmount(money=Decimal(500)))
 
     assert (made.subtotal, made.credits_used, made.total) == (35, 20, 15)
-
-
-def test_credits_are_applied_after_the_discount() -> None:
-    discount = {"type": "Percentage", "amount": 25}
-    sold = {"pricing": {"type": "PerUnit", "price": 2, "discount": discount}}
-
-    made = rated(sold, 100, covered=UsageAmount(money=Decimal(500)))
-
-    assert (made.discount, made.credits_used, made.total) == (50, 150, 0)
 
 
 def test_unit_credits_are_not_used_for_paid_usage() -> None:

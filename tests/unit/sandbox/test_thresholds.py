@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,6 @@ from billhook.sandbox.billing.thresholds import (
     thresholds_crossed,
     tiers_entered,
 )
-from support.sandbox import Running
 
 TIERS = (Tier(Decimal(10), ZERO), Tier(Decimal(20), ZERO), Tier(Decimal(30), ZERO))
 whole_units = st.integers(0, 500).map(Decimal)
@@ -91,7 +89,3 @@ def test_a_share_is_rounded_down_so_that_it_never_shows_a_mark_not_reached() -> 
     assert percent(Decimal("79.9999"), Decimal(100)) == Decimal("79.99")
     assert percent(Decimal(1), Decimal(3)) == Decimal("33.33")
     assert percent(Decimal(5), ZERO) == 0
-
-
-def told(sandbox: Running, event_type: str, field: str) -> list[Any]:
-    return [body[field] for _, body in sandbox.raised(event_type)]

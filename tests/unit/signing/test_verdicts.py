@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
 import pytest
 from werkzeug.datastructures import EnvironHeaders
@@ -278,22 +278,9 @@ def test_a_stale_signature_by_a_shared_secret_is_detected_beside_a_public_key():
         verify(StandardWebhooks(), STANDARD.sign(), [WHSEC, whpk], at=NOW + timedelta(hours=1))
 
 
-def test_a_signature_less_than_a_second_past_is_too_old_and_one_without_a_time_never():
-    with pytest.raises(TimestampTooOld, match=r"signed 0\.5 s ago, the tolerance is 0 s"):
-        STANDARD.verify(STANDARD.sign(), at=NOW + timedelta(seconds=0.5), tolerance_seconds=0)
+def test_a_signature_without_a_time_is_never_too_old():
     verdict = BODY_HMAC.verify(BODY_HMAC.sign(), at=NOW + timedelta(days=3650), tolerance_seconds=0)
     assert verdict.signed_at is None
-
-
-def test_any_time_zone_means_the_same_moment():
-    far_east = timezone(timedelta(hours=14))
-    for case in (STANDARD, TIMED_HMAC, CASE_OF["template-iso-time"], CASE_OF["template-http-date"]):
-        delivery = case.sign(at=NOW.astimezone(far_east))
-
-        verdict = case.verify(delivery, at=NOW.astimezone(timezone(timedelta(hours=-11))))
-
-        assert verdict.signed_at == NOW
-        assert verdict.signed_at.tzinfo is UTC
 
 
 def test_a_naive_time_is_the_callers_mistake():
