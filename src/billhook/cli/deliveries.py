@@ -308,8 +308,8 @@ def _print_hints(details: DeliveryDetails) -> None:
     say()
     if details.status in (DeliveryStatus.DEAD, DeliveryStatus.QUARANTINED):
         say(in_program(f"when its cause is mended: billhook deliveries replay {one}"))
-    curl = f"billhook deliveries forward {one} --curl --to URL --secret-file FILE"
-    say(in_program(f"as curl, signed now for a receiver of your own: {curl}"))
+    curl = in_program(f"billhook deliveries forward {one} --curl --to URL --secret-file FILE")
+    say(f"as curl, signed now for a receiver of your own: {curl}")
     handler = quote(printable(handler))
     say(in_program(f"edited, to one handler: billhook deliveries resend {one} --handler {handler}"))
 
