@@ -6,11 +6,12 @@ for; and for each address what it has taken, and since when it has failed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, and_, or_, select, update
 
 from billhook.inbox.inbox import Inbox
@@ -66,9 +67,6 @@ class AddressState:
     def is_waiting(self, now: datetime) -> bool:
         """Return whether it has failed, and is not to be tried yet."""
         return self.retry_at is not None and now < self.retry_at
-
-
-_STATES = TypeAdapter(dict[int, AddressState])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +131,26 @@ def record_state(
             own = (issue.c.fingerprint == one.id, issue.c.opened_at == one.opened_at)
             connection.execute(update(issue).where(*own).values(notified=1))
         left = frozenset(map(key_of, issues)) - known
-        kept = {one: replace(each, told=each.told & left) for one, each in states.items()}
-        connection.execute(update(notifier).values(addresses=_STATES.dump_json(kept).decode()))
+        kept = {str(one): asdict(replace(each, told=each.told & left)) for one, each in states.items()}
+        connection.execute(update(notifier).values(addresses=json.dumps(kept, default=_encode)))
+
+
+def _encode(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else sorted(value)
+
+
+def _decode(name: str, value: Any) -> Any:
+    if name == "told":
+        return frozenset(value)
+    if name == "taken_at":
+        return tuple(map(datetime.fromisoformat, value))
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
 
 
 def _states(connection: Connection) -> dict[int, AddressState]:
-    return _STATES.validate_json(connection.execute(select(notifier.c.addresses)).scalar_one())
+    kept = json.loads(connection.execute(select(notifier.c.addresses)).scalar_one())
+    decoded = {one: {name: _decode(name, each[name]) for name in each} for one, each in kept.items()}
+    return {int(one): AddressState(**values) for one, values in decoded.items()}
 
 
 def looked_at(inbox: Inbox) -> datetime:

@@ -272,8 +272,11 @@ class InboxTransaction:
             capacities = self._capacities(names, max(1, limit // len(names)), now, idle)
             found = claims.find_due(self.connection, capacities, now, only, suspects=suspects)
             # Not what a worker of this process has under way, although its lease has expired.
-            held_now = self.held - self._settling
-            rows = found = [row for row in found if (row.run_id, row.token) not in held_now]
+            rows = found = [
+                row
+                for row in found
+                if (lease := (row.run_id, row.token)) not in self.held or lease in self._settling
+            ]
             if self._limiter is not None:
                 rows = self._limiter.admit(found, idle)
             rows = rows[:limit]

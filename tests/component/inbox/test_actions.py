@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from billhook.inbox.actions import list_actions, prune_actions, recorded
-from billhook.inbox.retention import ACTIONS_KEPT_FOR
+from billhook.inbox.actions import KEPT_FOR, list_actions, prune_actions, recorded
 from support.inbox_view import NOON, rows
 from support.postgres import only_sqlite
 
@@ -71,11 +70,11 @@ def test_actions_are_listed_newest_first_in_pages(inbox):
 
 @pytest.mark.parametrize("by", ["the next action", "the engines' maintenance"])
 def test_actions_are_kept_for_thirteen_months(inbox, by):
-    assert timedelta(days=365 + 30) < ACTIONS_KEPT_FOR < timedelta(days=365 + 32)
+    assert timedelta(days=365 + 30) < KEPT_FOR < timedelta(days=365 + 32)
     for at, which in ((NOON, "old"), (NOON + timedelta(days=2), "young")):
         with recorded(inbox, "ada", "pause", which, at):
             pass
-    later = NOON + ACTIONS_KEPT_FOR + timedelta(days=1)
+    later = NOON + KEPT_FOR + timedelta(days=1)
 
     if by == "the next action":
         with recorded(inbox, "ada", "pause", "new", later):

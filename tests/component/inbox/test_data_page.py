@@ -22,6 +22,7 @@ from billhook.inbox import (
     RunOptions,
     RunPlan,
     RunState,
+    actions,
     counts,
     issue_updates,
     retention,
@@ -154,7 +155,7 @@ def test_the_times_of_the_page_are_those_of_the_code():
     assert f"`BILLHOOK_RETENTION_DAYS` ({default:g} days)" in page["delivery"].kept
     assert f"stay for at least {retention.KEYS_DAYS:g} days" in page["delivery"].kept
     assert page["billhook_issue"].kept.startswith(f"{issue_updates.KEPT_FOR.days} days after it was resolved")
-    assert (page["billhook_action"].kept, retention.ACTIONS_KEPT_FOR) == ("13 months", months)
+    assert (page["billhook_action"].kept, actions.KEPT_FOR) == ("13 months", months)
     assert (
         page["billhook_count"].kept
         == f"by hour {counts.HOURS_KEPT_FOR.days} days, by day 13 months, then sums"
