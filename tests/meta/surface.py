@@ -274,7 +274,7 @@ def sandbox_routes() -> Iterator[str]:
     sandbox = Sandbox(SandboxOptions())
     try:
         yield from _routes("sandbox", sandbox.app())
-        yield from _routes("sandbox", pages_app(None, None, b"key"))
+        yield from _routes("sandbox", pages_app(lambda _: None, b"key"))
     finally:
         sandbox.close()
 

@@ -217,7 +217,7 @@ class Reconciliation:
         fields: Callable[[], synthetic.Fields | str],
         *status: str,
     ) -> Iterator[MissingEvent]:
-        """Yield the event about an object, unless a delivery reports it or nobody asks for its type.
+        """Yield the event about an object, unless a delivery reports it or its type is not asked for.
 
         Where a quarantined delivery reports it, that is to be replayed instead.
         """
