@@ -21,7 +21,7 @@ from support.signing import APPROVED
 @pytest.fixture
 def failing(site):
     """A site with three deliveries whose handler failed."""
-    made = site()
+    made = site(BILLHOOK_RETRY_SCHEDULE_SECONDS=[3600])  # however long the test takes
     made.broken.append(KeyError("no ledger"))
     for number in range(3):
         made.deliver(APPROVED.replace(b"inv_1", b"inv_%d" % number))
