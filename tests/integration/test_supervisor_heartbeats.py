@@ -42,6 +42,7 @@ if os.fork() == 0:
     + BEATS
 )
 UP_AND_GONE = """
+import sys
 from billhook.cli.heartbeat import HeartbeatSender
 HeartbeatSender({}, None, int(sys.argv[1])).beat()
 raise SystemExit(3)
