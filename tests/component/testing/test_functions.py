@@ -100,17 +100,6 @@ def test_a_misspelt_field_is_refused_with_the_nearest_name_and_nothing_is_sent(a
     assert settle(app) == 0
 
 
-def test_a_field_that_is_like_no_other_is_added(app_of):
-    handlers, seen = Handlers(), []
-    handlers.on(InvoiceApproved, name="seen")(seen.append)
-    app = app_of(handlers)
-
-    deliver(app, InvoiceApproved, purchaseOrder="po_1")
-    settle(app)
-
-    assert seen[0].model_extra == {"purchaseOrder": "po_1"}
-
-
 def test_what_is_refused_is_told_with_its_cause(app_of):
     app = app_of(Shop().handlers)
     wrong = "whsec_bm90IHRoZSBzZWNyZXQgYXQgYWxsISE="

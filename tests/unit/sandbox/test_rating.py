@@ -86,13 +86,6 @@ def test_tiers_that_cannot_be_reckoned_with_are_refused() -> None:
         assert json.loads(caught.value.body)["param"] == "products.0.pricing.tiers", bad
 
 
-def test_tiers_that_can_be_reckoned_with_are_not_refused() -> None:
-    good = [{"upTo": 10, "price": 1}, {"upTo": 10.5, "price": 0.5}, {"price": 0}]
-
-    check_product(product(pricing={"type": "Tiered", "tiers": good}), "products.0")
-    check_product(product(pricing={"type": "Flat", "tiers": "none of ours"}), "products.0")
-
-
 def test_amounts_are_exact_until_they_are_rounded() -> None:
     long = Decimal("0." + "0" * 80 + "1")
     part = PricedUsage(terms=PriceTerms(unit_price=Decimal(10**60) + long), units=Decimal(10**60))
