@@ -1,9 +1,8 @@
 """A night on call: each incident is told once, within two minutes of the moment that its condition holds.
 
 A scene is a line of `SCENES`: what is done, and the subjects that people get then, by mail and by HTTP. One
-player plays them all, with real processes; what takes longer than a night to hold is in
-tests/component/inbox/test_pace.py. It is red for a message that is late, missing, sent twice or of anything
-else, and where `status`, the dashboard and the metrics do not show the condition.
+player plays them all, with real processes. It is red for a message that is late, missing, sent twice or of
+anything else, and where `status`, the dashboard and the metrics do not show the condition.
 """
 
 from __future__ import annotations
@@ -16,16 +15,21 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.acceptance.night import Night
+from billhook.events import ContractCreated, sample
+from billhook.inbox import RunPlan, WorkerRecord
+from billhook.inbox.counts import NO_DURATION, CountKey, Counts, Sum, hour_of
+from billhook.inbox.workers import record_stop
+from support.acceptance.night import Night, night_on
 from support.acceptance.small_disk import SmallDisk
 from support.acceptance.stack import UP_SECONDS
 from support.acceptance.wrong_clock import WrongClock
-from support.inbox_view import hung
+from support.inbox_view import hung, incoming, open_inbox
 from support.processes import until
 from support.proxy import proxied
 from support.signing import OTHER_SECRET
@@ -40,6 +44,9 @@ UNWATCHED_SECONDS = 8.0
 """How long the control waits for what nobody can tell."""
 BOTH = ("mail", "hook")
 DISK_BYTES, MUCH_BYTES = 128 * 1024**2, 80 * 1024**2
+SOON_SECONDS = 90.0
+CONTRACT = sample(ContractCreated).to_json()
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -54,15 +61,70 @@ class Step:
 
 @dataclass(frozen=True)
 class Scene:
-    """An incident: its steps, what a message says, and the condition that is shown."""
+    """An incident: its steps, what a message says, the condition that is shown, and what was before."""
 
     steps: Sequence[Step]
     says: str = ""
     condition: str = ""
+    past: Callable[[Night], None] = lambda night: None
     workers: Sequence[Mapping[str, Any]] = ({},)
     on: str = "sqlite"
     shown: Callable[[Night], None] = lambda night: None
     is_short: bool = False
+
+
+# --- what was before --------------------------------------------------------------------------------
+
+
+def _count(night: Night, *keys: CountKey, last_at: datetime | None = None) -> None:
+    counts = Counts()
+    for key in keys:
+        counts.put(key, Sum(10, 0.0, last_at or key.hour))
+    with contextlib.closing(open_inbox(night.where)) as inbox, inbox.database.write() as connection:
+        counts.write(connection)
+
+
+def came_every_hour(night: Night, ended: timedelta = 5 * HOUR) -> None:
+    """Nine days of invoices, the last of them so long ago."""
+    last_at = datetime.now(UTC) - ended
+    hours = (hour_of(last_at) - number * HOUR for number in range(9 * 24))
+    facts = ("default", "InvoiceApproved", "", "accepted", "", NO_DURATION)
+    _count(night, *(CountKey(at, *facts) for at in hours))
+    _count(night, CountKey(hour_of(last_at), *facts), last_at=last_at)
+
+
+def is_soon_overdue(night: Night) -> None:
+    """The same, and silence begins in 90 s: the longest gap is of 2 h at most, and twice that is too long."""
+    came_every_hour(night, 4 * HOUR - timedelta(seconds=SOON_SECONDS))
+
+
+def was_quick(night: Night) -> None:
+    """Three hundred quick calls of yesterday."""
+    hour = hour_of(datetime.now(UTC))
+    hours = (hour - number * HOUR for number in range(20, 50))
+    _count(night, *(CountKey(at, "", "", "book", "succeeded", "", 5) for at in hours))
+
+
+def was_behind(night: Night) -> None:
+    """More deliveries of eleven minutes ago, planned then, than one a minute can have finished."""
+    at = datetime.now(UTC) - 11 * MINUTE
+    with contextlib.closing(open_inbox(night.where)) as inbox:
+        came = (
+            incoming(f"old-{each}", event_type="ContractCreated", body=CONTRACT, at=at) for each in range(120)
+        )
+        plans = [RunPlan(inbox.put(each).delivery_id, ("limited",)) for each in came]
+        with inbox.transaction("before") as transaction:
+            transaction.plan(plans, at)
+
+
+def was_stopped(night: Night) -> None:
+    """The last worker stopped in order eleven minutes ago, and a delivery came then."""
+    at = datetime.now(UTC) - 11 * MINUTE
+    with contextlib.closing(open_inbox(night.where)) as inbox:
+        inbox.put(incoming("waits", at=at))
+        inbox.record_worker(WorkerRecord("before", "worker", 1, at - HOUR), at)
+        with inbox.database.write() as connection:
+            record_stop(connection, "before", at)
 
 
 # --- what is done -----------------------------------------------------------------------------------
@@ -82,15 +144,20 @@ def send(word: str, number: int = 1, **more: object) -> Callable[[Night], object
     return do
 
 
+def send_contracts(night: Night) -> None:
+    """Send ten to a handler that has one a minute."""
+    send("new", 10, event_type="ContractCreated", body=CONTRACT)(night)
+
+
 def one_in_twelve_fails(night: Night) -> None:
     """Nine of 120."""
     for number in range(120):
         night.send(f"{'bug' if number % 12 == 0 and number < 108 else 'good'}-{number}")
 
 
-def refuse(night: Night) -> None:
+def refuse(number: int = 60) -> Callable[[Night], object]:
     """Send deliveries that are signed with a secret that the receiver does not have."""
-    night.refused(60, OTHER_SECRET)
+    return lambda night: night.refused(number, OTHER_SECRET)
 
 
 def database_away(night: Night) -> None:
@@ -232,6 +299,14 @@ SCENES = {
         [Step(stop_worker, ("critical: no worker is alive",), holds_after=90)],
         "billhook doctor", "no-worker",
     ),
+    "workers stopped in order": Scene(
+        [Step(lambda night: None, ("critical: no worker is alive",))],
+        "billhook doctor", "no-worker", was_stopped, workers=(),
+    ),
+    "slow handler": Scene(
+        [Step(send("slow", 12), ("warning: book is slow: half of its calls take over",))],
+        "billhook handlers", "slow", was_quick,
+    ),
     "bug for one in twelve": Scene(
         [Step(one_in_twelve_fails, ("warning: book fails: KeyError",))],
         r"at .*night_handlers.py:\d+ in book", "failing", shown=shows(120, "9 of 120, 7.5 %"), is_short=True,
@@ -256,10 +331,22 @@ SCENES = {
         [Step(not_stored, ("critical: deliveries were answered 503",))],
         "billhook doctor", "not-stored",
     ),
-    "forged flood": Scene([Step(refuse)], condition="refused", is_short=True),
+    "secret rotated": Scene(
+        [Step(refuse(), ("warning: InvoiceApproved has stopped coming",), holds_after=SOON_SECONDS)],
+        "signed deliveries are refused\n(.*\n)*billhook reconcile", "silence", is_soon_overdue,
+    ),
+    "forged flood": Scene([Step(refuse())], condition="refused", is_short=True),
     "poison": Scene(
         [Step(send("poison", body=b"{"), ("warning: deliveries of InvoiceApproved are quarantined",))],
         "deliveries list --state quarantined", "quarantined", is_short=True,
+    ),
+    "silence": Scene(
+        [Step(lambda night: None, ("warning: InvoiceApproved has stopped coming",))],
+        "billhook reconcile", "silence", came_every_hour,
+    ),
+    "backlog behind a rate": Scene(
+        [Step(send_contracts, ("warning: more deliveries come than are handled",), holds_after=120)],
+        "billhook workers", "backlog", was_behind,
     ),
     "old worker beside new code": Scene(
         [Step(send("good", 30))], shown=all_done,
@@ -297,6 +384,7 @@ class Player:
     def play(self) -> None:
         """Play it. Raises AssertionError."""
         night, scene = self._night, self._scene
+        scene.past(night)
         night.begin()
         for settings in scene.workers:
             night.start_unit(**settings if self._watched else {**settings, "BILLHOOK_NOTIFY_FILE": ""})
@@ -370,7 +458,7 @@ def stage(folder: Path, scene: Scene, request: pytest.FixtureRequest) -> Iterato
         else:
             url = new_inbox(request.getfixturevalue("postgres_url"))
         proxy = kept.enter_context(proxied(url)) if scene.on == "proxy" else None
-        night = kept.enter_context(contextlib.closing(Night(folder, url if proxy is None else proxy.url)))
+        night = kept.enter_context(night_on(folder, url if proxy is None else proxy.url))
         night.proxy, night.disk = proxy, disk
         yield night
 

@@ -7,11 +7,12 @@ and `billhook notify send --every 20`, as the shipped units have them; a mail se
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -182,11 +183,11 @@ class Night(Stack):
         command = [sys.executable, "-m", "billhook", "notify", "send", "--every", "20"]
         return self._start("notify", [*self.wrap, *command], self._notified)
 
-    def send(self, *keys: str, body: bytes | None = None) -> list[int]:
+    def send(self, *keys: str, event_type: str = "InvoiceApproved", body: bytes | None = None) -> list[int]:
         """Send signed deliveries of these keys, one after another; what they were answered."""
         self._line.close()  # the server may have closed it meanwhile
         bodies = (body_of(hash(key) % 10**9) if body is None else body for key in keys)
-        return [self._line.post(key, each).status for key, each in zip(keys, bodies, strict=True)]
+        return [self._line.post(key, each, event_type).status for key, each in zip(keys, bodies, strict=True)]
 
     def refused(self, number: int, secret: str) -> list[int]:
         """Send deliveries that are signed with another secret; what they were answered."""
@@ -224,3 +225,13 @@ class Night(Stack):
         super().close()
         self._line.close()
         self.people.close()
+
+
+@contextlib.contextmanager
+def night_on(folder: Path, inbox_url: str, **settings: str) -> Iterator[Night]:
+    """A Night, ended with the block."""
+    night = Night(folder, inbox_url, **settings)
+    try:
+        yield night
+    finally:
+        night.close()

@@ -7,7 +7,7 @@ import threading
 import time
 
 from billhook import Delivery, Handlers
-from billhook.events import InvoiceApproved, PingTest
+from billhook.events import ContractCreated, InvoiceApproved, PingTest
 
 handlers = Handlers()
 
@@ -26,6 +26,11 @@ def book(event: InvoiceApproved | PingTest, delivery: Delivery) -> None:
         time.sleep(1.5)
     if word == "bug" or os.environ.get("BILLHOOK_RELEASE") == "wrong":
         raise KeyError("plan")
+
+
+@handlers.on(ContractCreated, name="limited", rate="1/min")
+def limited(event: ContractCreated) -> None:
+    """Do nothing, seldom."""
 
 
 if os.environ.get("BILLHOOK_RELEASE") == "new":
