@@ -233,7 +233,7 @@ def look(inbox: Inbox) -> None:
             deliveries.page(inbox, DeliveryFilter(**{name: value}), 10, below=1_000)
     deliveries.page(inbox, DeliveryFilter(search="1", state="dead"), 10)
     deliveries.page(inbox, DeliveryFilter(search="1", error="e"), 10)
-    deliveries.search_bound(inbox, DeliveryFilter(contains="inv_1"), 10)
+    search_scope.search_bound(inbox, DeliveryFilter(contains="inv_1"), 10)
     deliveries.handler_names(inbox)
     deliveries.is_busy(inbox, at(300))
     deliveries.count(inbox, DeliveryFilter())

@@ -20,11 +20,11 @@ from billhook.cli.params import DELIVERY_ID, FC, FiniteNumber, as_json, flag, mo
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
-from billhook.inbox.deliveries import count, details, handler_names, id_batches, in_batches, search_bound
+from billhook.inbox.deliveries import count, details, handler_names, id_batches, in_batches
 from billhook.inbox.filters import FILTERS, SHOWN_STATES, STATES
 from billhook.inbox.issues import find_issue, of_issue
 from billhook.inbox.operations import DiscardResult, EraseResult, ReplayResult
-from billhook.inbox.search_scope import read_scope
+from billhook.inbox.search_scope import read_scope, search_bound
 from billhook.printable import counted
 from billhook.program import in_program
 

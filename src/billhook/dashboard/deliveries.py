@@ -19,11 +19,11 @@ from billhook.dashboard.context import DashboardContext, describe, parse_rate, r
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.condition_checks import number_text
-from billhook.inbox.deliveries import count, handler_names, id_batches, in_batches, search_bound, with_runs
+from billhook.inbox.deliveries import count, handler_names, id_batches, in_batches, with_runs
 from billhook.inbox.filters import FILTERS, SHOWN_STATES, STATES
 from billhook.inbox.issues import of_issue
 from billhook.inbox.operations import ReplayResult, replay
-from billhook.inbox.search_scope import page_with_unread, read_scope
+from billhook.inbox.search_scope import page_with_unread, read_scope, search_bound
 
 SEARCH_LIMIT = 100_000
 """How many of the newest deliveries a search for a text in bodies reads. In an inbox with as many, the list

@@ -12,11 +12,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from sqlalchemy import ColumnElement, Connection, Table, func, or_, select, true
 
-from billhook.clock import format_time
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.inbox.database import Listener
 from billhook.inbox.due import next_times
@@ -42,19 +41,6 @@ _LATE_SECONDS = 70.0
 _MOST_PASSED = 1_000
 _EVERYTHING = DeliveryFilter()
 _PAGE = 50
-
-
-class SearchBound(NamedTuple):
-    """What a search reads: a number of deliveries, and the id and time of the oldest; None without any."""
-
-    number: int
-    from_id: int | None
-    received_at: datetime | None
-
-    @property
-    def since_text(self) -> str:
-        """How far back it reads, as the end of a sentence."""
-        return "" if self.received_at is None else f", back to {format_time(self.received_at)} UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,16 +222,6 @@ def with_runs(inbox: Inbox, listed: Sequence[DeliverySummary]) -> list[ListedDel
         errors: dict[int, str] = dict(map(tuple, connection.execute(wrong)))
         runs = _runs(connection, delivery_ids, {}, inbox.now())
     return [ListedDelivery(summary, errors.get(summary.id), runs.get(summary.id, [])) for summary in listed]
-
-
-def search_bound(inbox: Inbox, selection: DeliveryFilter, limit: int) -> SearchBound:
-    """Return where a search for `contains` ends: at the newest `limit` of what else is selected."""
-    others = replace(selection, contains=None)
-    columns = (delivery.c.id, delivery.c.received_at)
-    newest = select(*columns).where(*others.conditions()).order_by(delivery.c.id.desc()).limit(limit)
-    part = newest.subquery()
-    (found,) = inbox.fetch(select(func.count(), func.min(part.c.id), func.min(part.c.received_at)))
-    return SearchBound(*found)
 
 
 def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:

@@ -180,7 +180,7 @@ class DeliveryFilter:
     A delivery has one of several types or sources; a type in the body counts once it is read. `state` is a
     DeliveryStatus or `planned`. `contains` is a text in the body, as it was sent or as JSON escapes it; the
     database reads each body for it, so bound the search by `from_id` (see
-    billhook.inbox.deliveries.search_bound). `search` is found by indexes.
+    billhook.inbox.search_scope.search_bound). `search` is found by indexes.
 
     `issue` is the id of an issue: deliveries of which an attempt failed by its bug, or of which the runs are
     dead that it is about. Why a delivery is quarantined no index tells: `of_issue` in billhook.inbox.issues

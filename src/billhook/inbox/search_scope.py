@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from shlex import quote
+from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, func, select
 
+from billhook.clock import format_time
 from billhook.inbox.deliveries import DeliverySummary, count, page, summaries
 from billhook.inbox.filters import DeliveryFilter, body_has
 from billhook.inbox.inbox import Inbox
@@ -25,6 +27,19 @@ from billhook.printable import printable
 
 UNREAD_SEARCHED = 5_000
 """How many of the newest unread deliveries a search for a value reads."""
+
+
+class SearchBound(NamedTuple):
+    """What a search reads: a number of deliveries, and the id and time of the oldest; None without any."""
+
+    number: int
+    from_id: int | None
+    received_at: datetime | None
+
+    @property
+    def since_text(self) -> str:
+        """How far back it reads, as the end of a sentence."""
+        return "" if self.received_at is None else f", back to {format_time(self.received_at)} UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +93,16 @@ class SearchScope:
         since = f"{self.since:%Y-%m-%d}" if self.since is not None else "7d"
         yield "never received, though the service has it", f"reconcile --since {since}"
         yield "erased or discarded by an operator", "actions"
+
+
+def search_bound(inbox: Inbox, selection: DeliveryFilter, limit: int) -> SearchBound:
+    """Return where a search for `contains` ends: at the newest `limit` of what else is selected."""
+    others = replace(selection, contains=None)
+    columns = (delivery.c.id, delivery.c.received_at)
+    newest = select(*columns).where(*others.conditions()).order_by(delivery.c.id.desc()).limit(limit)
+    part = newest.subquery()
+    (found,) = inbox.fetch(select(func.count(), func.min(part.c.id), func.min(part.c.received_at)))
+    return SearchBound(*found)
 
 
 def page_with_unread(

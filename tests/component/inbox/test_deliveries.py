@@ -15,8 +15,9 @@ import pytest
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.inbox import Deliveries, DeliveryFilter, Inbox, searches
 from billhook.inbox import deliveries as deliveries_module
-from billhook.inbox.deliveries import NewIds, search_bound
+from billhook.inbox.deliveries import NewIds
 from billhook.inbox.schema import delivery
+from billhook.inbox.search_scope import search_bound
 from billhook.inbox.sqlite.waker import FifoWaker
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows
 from support.postgres import only_sqlite
