@@ -121,13 +121,3 @@ def test_a_newer_schema_that_does_not_allow_it_refuses_deliveries(inbox, where, 
 
     assert rows(where, "SELECT key FROM delivery") == [("k1",)]
     assert value(where, "SELECT oldest_compatible FROM billhook_version") == oldest_compatible
-
-
-def test_the_next_release_itself_uses_its_schema(inbox, inbox_url, where, upgrade, tmp_path):
-    upgrade()
-
-    with next_release(tmp_path / "next"):
-        newer = open_inbox(where)
-        assert planned(newer, "h") == 1
-        newer.check_writable()
-        newer.close()
