@@ -50,11 +50,7 @@ def query_plans(inbox: Inbox, work: Callable[[], object]) -> list[str]:
 
 
 def fill_unread(
-    where: Path | str,
-    number: int,
-    event_type: str = "PingTest",
-    source: str = "default",
-    state: str = "received",
+    where: Path | str, number: int, event_type: str = "PingTest", source: str = "default"
 ) -> None:
     """Store deliveries that no worker has read yet, in one statement; their bodies are {}."""
     body = "CAST('{}' AS blob)" if isinstance(where, Path) else "'{}'::bytea"
@@ -62,14 +58,21 @@ def fill_unread(
         where,
         "INSERT INTO delivery (source, key, event_type, body, headers, state, received_at) "
         f"WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {number}) "
-        f"SELECT '{source}', '{event_type} ' || CAST(n AS text), '{event_type}', {body}, '{{}}', '{state}', "
+        f"SELECT '{source}', '{event_type} ' || CAST(n AS text), '{event_type}', {body}, '{{}}', 'received', "
         "'2026-01-01 00:00:00.000000' FROM number",
     )
 
 
 def fill(where: Path | str, number: int) -> None:
     """Store deliveries with a run that has succeeded long ago."""
-    fill_unread(where, number, source="many", state="done")
+    nothing = "CAST('' AS blob)" if isinstance(where, Path) else "''::bytea"
+    change(
+        where,
+        "INSERT INTO delivery (source, key, event_type, body, headers, state, received_at) "
+        f"WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {number}) "
+        f"SELECT 'many', CAST(n AS text), 'PingTest', {nothing}, '{{}}', 'done', "
+        "'2026-01-01 00:00:00.000000' FROM number",
+    )
     change(
         where,
         "INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, finished_at) "
