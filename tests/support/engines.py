@@ -89,10 +89,16 @@ def swept(sweeper, queued=0):
     return ids, pause
 
 
+def celery_app(broker="memory://", **config):
+    """Return a Celery app of a user's."""
+    app = Celery("shop", broker=broker, set_as_current=False)
+    app.conf.update(config)
+    return app
+
+
 def celery_engine(app, published=None, lease_seconds=30.0):
     """Return a Celery engine for the app's inbox; what it would publish is added to the list `published`."""
     state = get_state(app)
-    celery = Celery("shop", broker="memory://", set_as_current=False)
-    engine = CeleryEngine(state.inbox, state.dispatcher, celery, lease_seconds=lease_seconds)
+    engine = CeleryEngine(state.inbox, state.dispatcher, celery_app(), lease_seconds=lease_seconds)
     engine._publish_all = ([] if published is None else published).extend
     return engine

@@ -13,6 +13,16 @@ from pathlib import Path
 MAX_LOAD_FACTOR = 12.0
 
 
+class Seconds:
+    """Monotonic time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def scaled(seconds: float) -> float:
     """Return a limit in seconds, made larger by the load of the machine at this moment."""
     return seconds * load_factor()

@@ -94,11 +94,12 @@ def test_a_replay_of_a_dead_run_is_a_new_time(shop, books, clock):
     assert books.attempts[-1] == (1, 1)
 
 
-def test_a_hastened_retry_does_not_repeat_the_effect(shop, books, clock):
+@pytest.mark.parametrize("how", [{}, {"all_handlers": True}])
+def test_a_hastened_retry_does_not_repeat_the_effect(shop, books, clock, how):
     app = shop(failing=1)
     assert rows(inbox_at(app), "SELECT state FROM run") == [("due",)]
 
-    assert replayed(app, clock) == 1
+    assert replayed(app, clock, **how) == 1
 
     assert books.attempts == [(0, 1), (0, 1)]
     assert books.booked() == 1

@@ -318,17 +318,6 @@ def test_an_asynchronous_connection_is_refused(postgres_url):
 # --- the table ------------------------------------------------------------------------------------
 
 
-@by_two_ways
-def test_creating_the_table_twice_changes_nothing(bare_url, opened):
-    for _ in range(2):
-        with opened(bare_url) as transaction:
-            effects.create_all(transaction)
-            is_first(transaction)
-            transaction.commit()
-
-    assert value(place_of(bare_url), "SELECT count(*) FROM billhook_effect") == 1
-
-
 def test_processes_that_start_at_once_all_find_the_table(bare_url):
     started = together(6, lambda _: effects.create_all(create_engine(bare_url, poolclass=NullPool)))
 

@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from celery import Celery, signals
+from celery import signals
 
 from billhook import Billhook, Handlers
 from billhook.engines import maintenance
@@ -18,18 +18,12 @@ from billhook.extension import get_state
 from billhook.program import install_command
 from billhook.standalone import create_app
 from support.apps import deliver, inbox_file
-from support.engines import handling, runs
+from support.engines import celery_app, handling, runs
 from support.inbox_view import change, rows
 from support.processes import run_command, until
 from support.signing import SECRET
 
 TASK = "billhook.handle"
-
-
-def celery_app(**config):
-    app = Celery("shop", broker="memory://", set_as_current=False)
-    app.conf.update(config)
-    return app
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from datetime import timedelta
 from secrets import token_hex
 
 import pytest
-from celery import Celery, Task
+from celery import Task
 
 from billhook import Handlers
 from billhook.engines.celery import publisher as publisher_module
@@ -24,6 +24,7 @@ from billhook.engines.celery.sweeper import Sweeper
 from billhook.errors import InboxUnavailable, OutOfResources
 from billhook.extension import get_state
 from billhook.inbox import RunPlan
+from support.engines import celery_app
 from support.inbox_view import incoming
 from support.processes import in_children, until
 from support.timeouts import scaled
@@ -195,10 +196,10 @@ def test_the_next_sweep_is_when_a_run_is_due_and_within_two_seconds(watch, monke
 # --- the publisher ----------------------------------------------------------------------------------
 
 
-def celery_app(broker="memory://", seconds=1):
+def shop(broker="memory://", seconds=1):
     """A Celery app with our task's name in it, and a queue of its own."""
-    app = Celery("shop", broker=broker, set_as_current=False)
-    app.conf.update(task_default_queue=f"publisher-{token_hex(4)}", broker_connection_timeout=seconds)
+    queue = f"publisher-{token_hex(4)}"
+    app = celery_app(broker, task_default_queue=queue, broker_connection_timeout=seconds)
 
     @app.task(name=TASK, base=Task, shared=False)
     def handle(*arguments):
@@ -244,7 +245,7 @@ def black_hole():
 
 
 def test_a_published_message_is_an_id_in_json_and_nothing_else(publisher):
-    app = celery_app()
+    app = shop()
 
     assert publisher(app).publish(42)
 
@@ -256,7 +257,7 @@ def test_a_published_message_is_an_id_in_json_and_nothing_else(publisher):
 
 
 def test_a_publisher_whose_thread_could_not_be_started_publishes_later(publisher, monkeypatch):
-    app = celery_app()
+    app = shop()
     one = publisher(app)
 
     def refuse(thread):
@@ -275,7 +276,7 @@ def test_neither_publishing_nor_stopping_waits_for_a_broker_that_never_answers(p
     monkeypatch.setattr(publisher_module, "QUEUE_LIMIT", 100)
     monkeypatch.setattr(publisher_module, "BROKER_TIMEOUT_SECONDS", 30)
     with black_hole() as broker:
-        one = publisher(celery_app(broker, seconds=60))
+        one = publisher(shop(broker, seconds=60))
 
         started = time.monotonic()
         taken = [one.publish(number) for number in range(150)]
@@ -291,7 +292,7 @@ def test_neither_publishing_nor_stopping_waits_for_a_broker_that_never_answers(p
 def test_an_unreachable_broker_is_logged_once(publisher, caplog):
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
-    one = publisher(celery_app(f"amqp://guest:secret@127.0.0.1:{port}//"))
+    one = publisher(shop(f"amqp://guest:secret@127.0.0.1:{port}//"))
 
     for number in range(3):
         one.publish(number)
@@ -307,7 +308,7 @@ def test_a_sweep_that_fails_is_repeated_and_what_is_queued_is_published_meanwhil
     publisher, caplog, monkeypatch
 ):
     monkeypatch.setattr(publisher_module, "INBOX_PAUSE_SECONDS", 0.1)
-    app, failing = celery_app(), [True]
+    app, failing = shop(), [True]
     one = publisher(app)
 
     def sweep(queue_length, publish):
@@ -326,7 +327,7 @@ def test_a_sweep_that_fails_is_repeated_and_what_is_queued_is_published_meanwhil
 
 
 def test_stopping_sends_what_waits_and_nothing_is_taken_up_again(publisher):
-    app = celery_app()
+    app = shop()
     one = publisher(app)
     for number in range(50):
         one.publish(number)
@@ -340,7 +341,7 @@ def test_stopping_sends_what_waits_and_nothing_is_taken_up_again(publisher):
 
 
 def test_a_signal_handler_may_stop_the_publisher_while_it_publishes(publisher):
-    one = publisher(celery_app())
+    one = publisher(shop())
     one.publish(0)
     before = signal.signal(signal.SIGUSR1, lambda *_: one.request_stop())
     try:
@@ -357,7 +358,7 @@ def test_a_signal_handler_may_stop_the_publisher_while_it_publishes(publisher):
 
 
 def test_a_forked_child_publishes_over_a_new_connection(publisher):
-    app = celery_app()
+    app = shop()
     one = publisher(app)
     one.publish(1)
     assert until(lambda: ids_in(app)) == [1]
@@ -372,7 +373,7 @@ def test_a_forked_child_publishes_over_a_new_connection(publisher):
 
 
 def test_a_task_that_is_routed_by_a_key_has_no_queue_to_ask():
-    app = celery_app()
+    app = shop()
     app.conf.task_routes = {TASK: {"exchange": "elsewhere", "routing_key": "x", "queue": None}}
 
     assert Broker(app).queue_length() == 0

@@ -17,6 +17,7 @@ from billhook.engines.maintenance import (
     MaintenanceOptions,
 )
 from support.inbox_view import NOON, change, incoming, rows, value
+from support.timeouts import Seconds
 
 LONG_AGO = NOON - timedelta(days=100)
 
@@ -35,19 +36,9 @@ def _without_other_steps(request, monkeypatch):
         monkeypatch.setattr(maintenance, "COUNT_SECONDS", math.inf)
 
 
-class Time:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self):
-        self.now = 5000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Time()
+    return Seconds()
 
 
 @pytest.fixture

@@ -14,17 +14,7 @@ from support.inbox_view import change, incoming, open_inbox, rows
 from support.postgres import only_sqlite
 from support.processes import until
 from support.runs import claim, planned, settle
-from support.timeouts import scaled
-
-
-class Time:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
+from support.timeouts import Seconds, scaled
 
 
 class Counting:
@@ -60,7 +50,7 @@ def ask(gauge, clock, *, times, every, accepting=0):
 
 def test_the_backlog_is_counted_a_twentieth_of_the_time_at_most():
     for seconds in (0.0001, 0.01, 0.05, 2.0):
-        clock = Time()
+        clock = Seconds()
         count = Counting(clock, seconds=seconds)
 
         ask(BacklogLimit(count, 100, clock), clock, times=10_000, every=0.01)
@@ -70,7 +60,7 @@ def test_the_backlog_is_counted_a_twentieth_of_the_time_at_most():
 
 
 def test_a_backlog_limit_that_counts_every_time_would_be_noticed():
-    clock = Time()
+    clock = Seconds()
     count = Counting(clock, seconds=0.01)
 
     for _ in range(10):
@@ -105,7 +95,7 @@ def test_deliveries_of_this_process_count_at_once_and_handled_ones_make_room_at_
 
 
 def test_two_processes_exceed_the_limit_by_at_most_one_interval():
-    clock = Time()
+    clock = Seconds()
     stored = Counting(clock, seconds=0.001)
     gauges = [BacklogLimit(stored, 1000, clock) for _ in range(2)]
     while not all(gauge.full() for gauge in gauges):
@@ -120,7 +110,7 @@ def test_two_processes_exceed_the_limit_by_at_most_one_interval():
 
 
 def test_a_failed_count_raises_and_is_repeated():
-    clock, answers = Time(), [RuntimeError("no disk"), 7]
+    clock, answers = Seconds(), [RuntimeError("no disk"), 7]
 
     def count(limit):
         answer = answers.pop(0)

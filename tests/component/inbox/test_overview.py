@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,7 +12,6 @@ from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import percentile, read_overview, read_periods
 from billhook.inbox.retention import Cutoffs
 from support.inbox_view import NOON, incoming, value
-from support.query_plans import fill, query_plans
 from support.runs import claim, settle
 from support.runs import plan as plan_as
 
@@ -218,24 +216,3 @@ def test_minutes_are_read_from_the_newest_rows(inbox, monkeypatch):
     newest = minutes()
     assert [one.counted[Counted.ACCEPTED] for one in newest] == [0, 0, 1]
     assert newest[0].counted[Counted.FAILED] == 1
-
-
-def test_minutes_are_read_by_indexes_beside_many_rows_without_statistics(inbox, where, monkeypatch):
-    monkeypatch.setattr(counts, "ROWS_READ", 1_000)
-    fill(where, 20_000)
-    plan(inbox, put(inbox, "new"), "h")
-    run(inbox)
-
-    plans = query_plans(inbox, lambda: read_periods(inbox, NOON, NOON + HOUR, MINUTE))
-
-    # By ids, the newest first, until one is older: SQLite says SCAN for that, and sorts nothing.
-    *marks, figures = plans
-    assert len(marks) == 3
-    # PostgreSQL may read and sort `failure` as it is, for that has no row here.
-    for plan_of_mark in marks:
-        sorts = "" if "failure" in plan_of_mark else "|Sort"
-        assert not re.search(
-            rf"TEMP B-TREE|Seq Scan on (?:run|delivery)\b|SCAN run(?! USING){sorts}", plan_of_mark
-        )
-    assert not re.search(r"Seq Scan on (?:run|delivery)\b|SCAN (?:run|failure|delivery)\b(?! USING)", figures)
-    assert "run_finished_at_idx" in figures

@@ -26,6 +26,7 @@ from support.inbox_view import NOON, change
 
 SECOND, MINUTE, HOUR = (timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours"))
 NOW = NOON + 30 * MINUTE
+ENDED = ("succeeded", "dead")
 
 
 class Rows:
@@ -42,41 +43,32 @@ class Rows:
         finished one finished as soon as the delivery came.
         """
         first, last = minutes
+        finished = all(each in ENDED for _, each in runs)
+        fixed = {"source": "default", "event_type": "PingTest", "body": b"{}", "headers": "{}"}
+        fixed["state"] = state or ("done" if finished else "planned")
         deliveries, made = [], []
         for index in range(number):
-            one = next(self._ids)
-            came_at = NOW - (first - (first - last) * index / max(1, number - 1)) * MINUTE
-            finished = all(each in ("succeeded", "dead") for _, each in runs)
-            deliveries.append(
-                {
-                    "id": one,
-                    "source": "default",
-                    "key": f"k{one}",
-                    "event_type": "PingTest",
-                    "body": b"{}",
-                    "headers": "{}",
-                    "state": state or ("done" if finished else "planned"),
-                    "received_at": came_at,
-                }
-            )
-            for handler, run_state in runs:
-                is_finished = run_state in ("succeeded", "dead")
-                made.append(
-                    {
-                        "delivery_id": one,
-                        "handler": handler,
-                        "attempts": int(run_state not in ("due", "planned")),
-                        "token": 1,
-                        "state": run_state if is_finished else "due",
-                        "due_at": {"retry": NOW + HOUR, "planned": NOW}.get(run_state, came_at),
-                        "finished_at": came_at if is_finished else None,
-                        "duration_seconds": took if is_finished else None,
-                    }
-                )
+            one, minutes_ago = next(self._ids), first - (first - last) * index / max(1, number - 1)
+            came_at = NOW - minutes_ago * MINUTE
+            deliveries.append({**fixed, "id": one, "key": f"k{one}", "received_at": came_at})
+            made += [self._run(one, came_at, handler, each, took) for handler, each in runs]
         with self._inbox.database.write() as connection:
             connection.execute(insert(delivery), deliveries)
             if made:
                 connection.execute(insert(run), made)
+
+    def _run(self, delivery_id, came_at, handler, state, took):
+        is_finished = state in ENDED
+        return {
+            "delivery_id": delivery_id,
+            "handler": handler,
+            "attempts": int(state not in ("due", "planned")),
+            "token": 1,
+            "state": state if is_finished else "due",
+            "due_at": {"retry": NOW + HOUR, "planned": NOW}.get(state, came_at),
+            "finished_at": came_at if is_finished else None,
+            "duration_seconds": took if is_finished else None,
+        }
 
 
 @pytest.fixture

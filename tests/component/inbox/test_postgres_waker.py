@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from pathlib import Path
 
@@ -166,24 +165,6 @@ def test_a_listener_whose_connections_break_does_not_spin(url, monkeypatch, paus
 
         assert (count <= 15 and proxy.connections - before <= 2) is pauses
         inbox.close()
-
-
-def test_a_terminated_connection_ends_the_wait_and_the_next_wait_has_a_new_one(inboxes, url, quick):
-    wakeup = Wakeup(inboxes[0])
-    wakeup.clear()
-    time.sleep(0.3)
-    end_sessions(url, NAME)
-
-    started = time.monotonic()
-    wakeup.wait(10)
-    wakeup.clear()
-    notifying = threading.Timer(0.1, inboxes[1].waker.wake)
-    notifying.start()
-    wakeup.wait(10)
-    seconds = time.monotonic() - started
-    notifying.join()
-
-    assert seconds < scaled(5)
 
 
 # --- threads and descriptors ----------------------------------------------------------------------

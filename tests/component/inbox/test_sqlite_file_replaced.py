@@ -86,13 +86,6 @@ def test_put_together_as_sqlite_would_they_are_destroyed(inbox, path, tmp_path):
     assert integrity(elsewhere / "billhook.db") != 60
 
 
-def test_a_replaced_file_without_a_wal_is_used(inbox, path):
-    replace(path)
-    remove_log(path)
-
-    assert inbox.put(incoming("good")).delivery_id == 61
-
-
 def test_a_file_that_moved_with_its_log_is_taken(inbox, path, tmp_path):
     other = tmp_path / "other"
     other.mkdir()

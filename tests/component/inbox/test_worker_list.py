@@ -5,7 +5,6 @@ from __future__ import annotations
 from billhook.inbox import WorkerRecord
 from billhook.inbox.worker_list import WorkerRun, list_workers
 from billhook.inbox.workers import record_stop
-from support.inbox_view import open_inbox
 from support.runs import at, claim, planned, settle
 
 
@@ -75,12 +74,3 @@ def test_it_has_what_it_runs_no_more_at_once_than_its_threads(inbox):
     assert one.runs == tuple(WorkerRun(each, "book", at(5)) for each in ids)
     settle(inbox, claims, seconds=8)
     assert listed(inbox, 10)["host:1"].claimed == 0
-
-
-def test_it_has_the_release_that_its_process_was_started_with(where):
-    for name in ("2.4", ""):
-        seen(open_inbox(where, release=name), f"of {name}", 0)
-
-    found = listed(open_inbox(where), 1)
-
-    assert {owner: one.release for owner, one in found.items()} == {"of 2.4": "2.4", "of ": ""}

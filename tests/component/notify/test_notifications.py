@@ -21,7 +21,7 @@ from billhook import Handlers
 from billhook.engines import watch
 from billhook.errors import ConfigError, InboxUnavailable, MissingExtra
 from billhook.events import PingTest
-from billhook.inbox import RunPlan, RunState, WorkerRecord, notifications
+from billhook.inbox import RunState, WorkerRecord, notifications
 from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import IssueState, change_issue, list_issues
 from billhook.inbox.leases import LOST
@@ -34,9 +34,9 @@ from billhook.notify.messages import MOST_PER_HOUR
 from billhook.program import install_command
 from support.apps import deliver
 from support.examples import free_port
-from support.inbox_view import NOON, incoming
+from support.inbox_view import NOON
 from support.processes import until
-from support.runs import failed
+from support.runs import failed, planned
 from support.signing import SECRET
 
 
@@ -571,9 +571,7 @@ def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
     made = notifier(inbox, read_addresses(notify_file(hook.url))[0], clock)
     fail(inbox, "a", clock)
     fail(inbox, "b", clock, state=RunState.DEAD, group=None)
-    delivery_id = inbox.put(incoming("q", at=clock.now())).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, error='{"error": "no JSON", "details": []}')], clock.now())
+    planned(inbox, key="q", error='{"error": "no JSON", "details": []}')
     inbox.record_worker(WorkerRecord("host:1:x", "worker", 1, clock.now()), clock.now())
     clock.advance(seconds=400)
     update_issues(inbox, clock.now())

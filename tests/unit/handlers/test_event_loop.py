@@ -16,6 +16,7 @@ import pytest
 from billhook.handlers import event_loop
 from billhook.handlers.event_loop import EventLoops
 from billhook.handlers.handler import Handler, call
+from support.processes import together
 
 LONG = 60.0
 
@@ -31,18 +32,9 @@ async def running_loop():
     return asyncio.get_running_loop()
 
 
-def in_a_thread(function):
-    """Call a function in a thread of its own and return its result."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(function()))
-    thread.start()
-    thread.join()
-    return results[0]
-
-
 def test_a_thread_keeps_a_loop_of_its_own_which_is_closed_with_it(loops):
     first = loops.run(running_loop(), None)
-    elsewhere = in_a_thread(lambda: loops.run(running_loop(), None))
+    (elsewhere,) = together(1, lambda _: loops.run(running_loop(), None))
 
     assert loops.run(running_loop(), None) is first
     assert (elsewhere is first, elsewhere.is_closed()) == (False, True)
