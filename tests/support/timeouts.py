@@ -17,7 +17,7 @@ class Seconds:
     """Monotonic time that passes when a test says so."""
 
     def __init__(self) -> None:
-        self.now = 1_000.0
+        self.now = 5_000.0
 
     def __call__(self) -> float:
         return self.now

@@ -13,6 +13,7 @@ from billhook.inbox.due import count_unfinished
 from support.inbox_view import change, incoming, open_inbox, rows
 from support.postgres import only_sqlite
 from support.processes import until
+from support.query_plans import statements
 from support.runs import claim, planned, settle
 from support.timeouts import Seconds, scaled
 
@@ -68,6 +69,19 @@ def test_a_backlog_limit_that_counts_every_time_would_be_noticed():
         clock.now += 0.005
 
     assert count.closest() < LEAST_AGE_SECONDS
+
+
+@only_sqlite
+def test_under_load_the_backlog_is_counted_rarely(where):
+    inbox = open_inbox(where, backlog_limit=100_000)
+    with statements(inbox) as asked:
+        started = time.monotonic()
+        for number in range(50):
+            inbox.put(incoming(f"k{number}"))
+        seconds = time.monotonic() - started
+
+    counts = [one for one in asked if "count(" in one]
+    assert 1 <= len(counts) <= seconds / LEAST_AGE_SECONDS + 1
 
 
 # --- how well -------------------------------------------------------------------------------------

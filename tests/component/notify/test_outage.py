@@ -265,6 +265,15 @@ def test_a_folder_that_can_be_written_again_begins_no_second_outage(at, address,
     assert address.titles == [CANNOT, CAN]
 
 
+def test_without_any_folder_each_process_tells_for_itself(at, address, tmp_path):
+    made = process(address, tmp_path / "missing")
+    lasts(at, made, 100)
+    made.readable()
+    made.readable()
+
+    assert address.titles == [CANNOT, CAN]
+
+
 def test_while_another_process_sends_this_one_does_not_wait(at, address, tmp_path):
     other = Address()
 
