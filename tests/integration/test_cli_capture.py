@@ -135,6 +135,15 @@ def test_the_folder_is_bounded_in_files_also_when_they_arrive_at_once(capture):
     assert "not recorded: the folder is full (--max-files, --max-mb)" in running.log.read_text()
 
 
+def test_a_file_that_is_deleted_while_files_are_counted_loses_no_request(capture, tmp_path):
+    running = capture("--max-files", "2")
+    # The folder lists it, and it is not there when its size is asked for.
+    (running.folder / "deleted.http").symlink_to(tmp_path / "nothing")
+    running.send(request())
+
+    assert [file.read_bytes() for file in running.files() if not file.is_symlink()] == [request()]
+
+
 def test_the_folder_is_bounded_in_bytes_and_what_is_there_counts(capture, tmp_path):
     (tmp_path / "captured").mkdir(mode=0o700)
     (tmp_path / "captured" / "20260115T120000.http").write_bytes(request(b"x" * 600_000))

@@ -12,7 +12,7 @@ import socket
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -193,7 +193,7 @@ class _Recorder:
         with self._lock:
             path = self.folder / f"{moment}-{self.recorded + 1:04}.http"
             try:
-                sizes = [each.stat().st_size for each in self.folder.glob("*.http")]
+                sizes = [*self._sizes()]
                 if len(sizes) >= self.max_files or sum(sizes) + len(raw) > self.max_bytes:
                     full = "not recorded: the folder is full (--max-files, --max-mb)"
                     return f"{full}; delete files, or name another"
@@ -204,6 +204,14 @@ class _Recorder:
                 return f"not recorded: {path}: {error.strerror}"
             self.recorded += 1
             return str(path)
+
+    def _sizes(self) -> Iterator[int]:
+        """Yield the size of each recorded file; one may be deleted meanwhile, to make room."""
+        with os.scandir(self.folder) as entries:
+            for each in entries:
+                if each.name.endswith(".http"):
+                    with suppress(FileNotFoundError):
+                        yield each.stat().st_size
 
 
 def _serve(connection: socket.socket, recorder: _Recorder, answer: int) -> None:

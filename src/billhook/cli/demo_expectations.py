@@ -128,7 +128,7 @@ def _is_same(row: DemoDelivery, call: HandlerCall) -> bool:
 
 
 def group_by_type(rows: list[DemoDelivery]) -> Iterator[DemoDelivery]:
-    """Yield one delivery for each of the types, with what is wrong with all; a missing type is wrong."""
+    """Yield one delivery for each event type, with what is wrong with all; a missing type is wrong."""
     for name in EVENT_TYPES:
         of_type = [row for row in rows if row.event_type == name]
         if of_type:

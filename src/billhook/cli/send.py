@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, BinaryIO, cast
 from urllib.parse import SplitResult, urlsplit
 
@@ -135,8 +134,13 @@ def choose_signer(
         )
     if not isinstance(secrets[0], str):
         raise ConfigError("this source has only public keys: give the private key with --secret-file")
-    named = own or settings
-    return partial(sign, chosen, secrets[0], type_header=named.type_header), named.type_field
+    secret, named = secrets[0], own or settings
+
+    # No partial: a report of an error has the values of variables, and the text of a partial the secret.
+    def signed(*delivery: Any) -> dict[str, str]:
+        return sign(chosen, secret, *delivery, type_header=named.type_header)
+
+    return signed, named.type_field
 
 
 @click.command()

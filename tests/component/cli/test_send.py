@@ -7,11 +7,12 @@ import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import click
 import pytest
 from werkzeug.datastructures import Headers
 
 from billhook.cli import main
-from billhook.cli.send import parse_target
+from billhook.cli.send import choose_signer, parse_target
 from billhook.events import PaymentFailed, sample
 from billhook.extension import configured_scheme
 from billhook.posting import HttpPoster
@@ -191,6 +192,15 @@ def test_a_bad_secret_is_refused_and_not_shown(run, receiver, secret_file):
         assert result.exit_code == 2
         assert bad not in result.output
         assert bad.removeprefix("whsec_") not in result.output
+
+
+def test_the_text_of_what_signs_has_no_secret(secret_file):
+    """A report of an error may show the values of variables."""
+    with click.Context(main):
+        signed, _ = choose_signer(None, None, None, str(secret_file(SECRET)))
+
+    assert signed("PingTest", b"{}", datetime.now(UTC), None)
+    assert SECRET.removeprefix("whsec_") not in repr(signed)
 
 
 @pytest.mark.parametrize("content", ["BILLHOOK_SECRETS=abc", "-----BEGIN PRIVATE KEY-----"])

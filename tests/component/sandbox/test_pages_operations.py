@@ -63,6 +63,14 @@ def test_what_was_typed_stays_when_an_entry_is_added_and_when_it_is_refused(sand
     assert count == 0
 
 
+def test_values_of_an_address_change_the_example_of_that_form_alone(sandbox: Running) -> None:
+    browser = PagesBrowser.logged_in(sandbox)
+    addresses = form("POST /contracts", **{"products.0.pricing.price": "77"}), form("POST /contracts")
+    prices = [fields_of(browser.get(address).text)["products.0.pricing.price"] for address in addresses]
+
+    assert prices == ["77", "1"]
+
+
 def test_a_query_shows_its_answer_and_is_run_as_get(sandbox: Running) -> None:
     customer(sandbox, name="Acme Ltd")
     browser = PagesBrowser.logged_in(sandbox)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -151,7 +152,8 @@ def nest(
 
     They are added to those that are `begun`, in which the entries of a list are objects by their number.
     """
-    found = dict(begun)
+    # A copy: an example may hold prices that all examples and the demo share.
+    found = deepcopy(dict(begun))
     for place, value in fields:
         content = value.strip().replace("\r\n", "\n") if isinstance(value, str) else value
         *outer, name = place.split(".")
