@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from billhook.clock import format_duration
 from billhook.errors import BacklogFull, DeadlinePassed, InboxUnavailable
-from billhook.inbox.counts import ATTEMPTS, NO_DURATION, ROWS_READ, Counted, hour_of
+from billhook.inbox.counts import ATTEMPTS, NO_DURATION, ROWS_READ, Counted, hour_of, read_counts
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import InboxState, percentile
 from billhook.inbox.schema import DUE_RUN, UNREAD, delivery, run
@@ -62,8 +62,10 @@ def read_not_stored(inbox: Inbox, now: datetime) -> tuple[int, datetime] | None:
 def read_slow_handlers(inbox: Inbox, now: datetime) -> list[SlowHandler]:
     """Return the handlers that take much longer than they did in the three days before."""
     labels = ("hour", "handler", "what", "bucket")
-    lately = inbox.read_counts(*labels, since=now - _LATELY, only=ATTEMPTS, by_minute=True)
-    past = inbox.read_counts(*labels, since=hour_of(now) - _PAST, only=ATTEMPTS)
+    # In one snapshot: a call that ends between two would be taken for one of the past.
+    with inbox.database.read() as connection:
+        lately = read_counts(connection, inbox.known_types, labels, now - _LATELY, ATTEMPTS, by_minute=True)
+        past = read_counts(connection, inbox.known_types, labels, hour_of(now) - _PAST, ATTEMPTS)
     recent: defaultdict[str, Counter[int]] = defaultdict(Counter)
     before: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for found, counts in ((recent, lately), (before, past)):

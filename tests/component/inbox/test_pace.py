@@ -5,6 +5,7 @@ Each table has scenarios in which the condition holds beside those in which it m
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import timedelta
 from itertools import count
 
@@ -405,6 +406,22 @@ def test_a_slow_handler_is_named_with_what_it_took_and_another_is_not(inbox, put
 
     assert slow.subject == "book"
     assert slow.text == "book is slow: half of its calls take over 15 s, where 95 % took up to 485 ms"
+
+
+def test_a_handler_is_slow_also_if_its_calls_end_while_it_is_judged(inbox, put, monkeypatch):
+    put(20, (9, 0), DONE, took=15.0)
+    past_calls(inbox, 150, 0.5)
+    read = inbox.database.read
+
+    @contextmanager
+    def more_end_after_each(**options):
+        with read(**options) as connection:
+            yield connection
+        put(10, (0, 0), DONE, took=15.0)
+
+    monkeypatch.setattr(inbox.database, "read", more_end_after_each)
+
+    assert [one.name for one in pace.read_slow_handlers(inbox, NOW)] == ["book"]
 
 
 def test_calls_of_four_days_ago_say_nothing(inbox, put):
