@@ -109,8 +109,10 @@ def page_with_unread(
     inbox: Inbox, selection: DeliveryFilter, limit: int, below: int | None = None
 ) -> list[DeliverySummary]:
     """Return a page of the selected, newest first, and among them what a search finds in unread bodies."""
+    # The bodies first: one that a worker reads meanwhile has left them, and is found by the index then.
+    unread = _in_bodies(inbox, selection, limit, below)
     found = page(inbox, selection, limit, below)
-    ids = set(_in_bodies(inbox, selection, limit, below)) - {one.id for one in found}
+    ids = {*unread} - {one.id for one in found}
     both = [*found, *summaries(inbox, sorted(ids))] if ids else found
     return sorted(both, key=lambda one: one.id, reverse=True)[:limit]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from billhook.inbox import DeliveryFilter, search_scope
+from billhook.inbox import DeliveryFilter, RunPlan, search_scope
 from billhook.inbox.search_scope import page_with_unread, read_scope
 from support.inbox_view import NOON, change, incoming
-from support.runs import planned
+from support.runs import plan, planned
 
 NAMES = b'{"invoiceId":"inv_42","total":1249.90,"note":"of \\u00e9mile"}'
 
@@ -54,6 +54,21 @@ def test_what_a_worker_has_read_is_found_by_its_index_alone(inbox):
     planned(inbox, "h", body=NAMES)
 
     assert found(inbox, "inv_42") == []
+
+
+@pytest.mark.parametrize("ended", ["page", "_in_bodies"])
+def test_one_that_a_worker_reads_during_the_search_is_found(inbox, monkeypatch, ended):
+    delivery_id = inbox.put(incoming("read meanwhile", body=NAMES)).delivery_id
+    search = getattr(search_scope, ended)
+
+    def then_a_worker_reads(*arguments):
+        result = search(*arguments)
+        plan(inbox, RunPlan(delivery_id, ("h",), identifiers=("inv_42",)))
+        return result
+
+    monkeypatch.setattr(search_scope, ended, then_a_worker_reads)
+
+    assert found(inbox, "inv_42") == ["read meanwhile"]
 
 
 def test_more_than_are_searched_are_counted(inbox, monkeypatch):
