@@ -44,7 +44,6 @@ class EventLoops:
         It is cancelled when its time is over: raises TimeoutError then, or what it raises itself.
         """
         import asyncio  # imported here, because it takes a twelfth of the time of `import billhook`
-        from concurrent.futures import ThreadPoolExecutor
 
         limited = _limit(coroutine, timeout_seconds)
         if threads_are_greenlets():
@@ -53,6 +52,8 @@ class EventLoops:
             with self._greenlets:
                 return copy_context().run(asyncio.run, limited)
         if asyncio._get_running_loop() is not None:  # an async test that delivers to the engine `inline`
+            from concurrent.futures import ThreadPoolExecutor
+
             with ThreadPoolExecutor(1, "billhook-handler") as executor:
                 return executor.submit(copy_context().run, asyncio.run, limited).result()
         return self._run_here(limited)
