@@ -36,7 +36,8 @@ def runs_claimed_while_slow(running) -> int:
     def handle(event):
         may_end.acquire()
 
-    app = running(handlers, start_now=False)
+    # No lease ends meanwhile: its run would be claimed still, and not held any more.
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
     state = get_state(app)
     for number in range(60):
         state.inbox.put(incoming(f"m{number}"))
