@@ -68,9 +68,9 @@ class LeaseTable:
         self._orphan_check_at = 0.0
 
     def capacity(self, settling: Iterable[Lease] = (), most: int | None = None) -> int:
-        """Return how many more runs may be claimed, once the results of `settling` are written.
+        """Return how many more runs it may hold, once the results of `settling` are written.
 
-        The table then holds the window, or `most`.
+        It may hold `most`; by default the window.
         """
         held = len(self.runs) - sum(lease in self.runs for lease in settling)
         return max(0, (self.window if most is None else most) - held)

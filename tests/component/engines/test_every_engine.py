@@ -306,10 +306,13 @@ def refuse(where, text, at_most):
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_a_result_that_the_database_refuses_is_stored_in_ascii_and_all_others_as_they_are(engine, kind):
+def test_a_result_that_the_database_refuses_is_stored_in_ascii_and_all_others_as_they_are(
+    engine, kind, caplog
+):
+    """What its transaction did besides is told like that of any other."""
     handlers, calls = Handlers(), []
 
-    @handlers.on(CustomerCreated, name="fails", retry=[])
+    @handlers.on(CustomerCreated, name="fails", retry=[], pause_after=1)
     def fails(event):
         calls.append("fails")
         raise ValueError(REFUSED[kind])
@@ -330,3 +333,4 @@ def test_a_result_that_the_database_refuses_is_stored_in_ascii_and_all_others_as
     error = found.pop("failsdead")
     assert error.startswith(told.get(kind, "the database refused the text of this error"))
     assert (error.isascii(), len(error) <= 500, found) == (True, True, {"workssucceeded": None})
+    assert [one[:24] for one in caplog.messages if " paused" in one] == ["handler fails paused: 1 "]
