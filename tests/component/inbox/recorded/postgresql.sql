@@ -638,13 +638,6 @@ WHERE billhook.delivery.state IN ('received')
  LIMIT %(param_1)s::INTEGER
 --> delivery: delivery_turn_idx
 
--- deliveries.py search_bound
-SELECT count(*) AS count_1, min(anon_1.id) AS min_1, min(anon_1.received_at) AS min_2
-FROM (SELECT billhook.delivery.id AS id, billhook.delivery.received_at AS received_at
-FROM billhook.delivery ORDER BY billhook.delivery.id DESC
- LIMIT %(param_1)s::INTEGER) AS anon_1
---> delivery: delivery_pkey
-
 -- deliveries.py summaries
 SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at, length(billhook.delivery.body) AS body_bytes, (SELECT min(billhook.run.twin_of) AS min_1
 FROM billhook.run
@@ -2136,6 +2129,13 @@ FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received')
  LIMIT %(param_1)s::INTEGER) AS anon_1
 --> delivery: delivery_turn_idx
+
+-- search_scope.py search_bound
+SELECT count(*) AS count_1, min(anon_1.id) AS min_1, min(anon_1.received_at) AS min_2
+FROM (SELECT billhook.delivery.id AS id, billhook.delivery.received_at AS received_at
+FROM billhook.delivery ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_1
+--> delivery: delivery_pkey
 
 -- searches.py newest_deliveries
 SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field

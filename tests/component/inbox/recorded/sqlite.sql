@@ -692,14 +692,6 @@ WHERE delivery.state IN ('received')
  LIMIT ? OFFSET ?
 --> SCAN delivery USING COVERING INDEX delivery_received_idx
 
--- deliveries.py search_bound
-SELECT count(*) AS count_1, min(anon_1.id) AS min_1, min(anon_1.received_at) AS min_2
-FROM (SELECT delivery.id AS id, delivery.received_at AS received_at
-FROM delivery ORDER BY delivery.id DESC
- LIMIT ? OFFSET ?) AS anon_1
---> SCAN delivery
---> SCAN anon_1
-
 -- deliveries.py summaries
 SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.state, delivery.received_at, delivery.signed_at, length(delivery.body) AS body_bytes, (SELECT min(run.twin_of) AS min_1
 FROM run
@@ -2360,6 +2352,14 @@ FROM delivery
 WHERE (delivery.state NOT IN (?, ?)) ORDER BY delivery.id
  LIMIT ? OFFSET ?
 --> SCAN delivery
+
+-- search_scope.py search_bound
+SELECT count(*) AS count_1, min(anon_1.id) AS min_1, min(anon_1.received_at) AS min_2
+FROM (SELECT delivery.id AS id, delivery.received_at AS received_at
+FROM delivery ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?) AS anon_1
+--> SCAN delivery
+--> SCAN anon_1
 
 -- searches.py newest_deliveries
 SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
