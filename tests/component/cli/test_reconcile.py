@@ -402,9 +402,11 @@ def test_a_contract_that_may_renew_or_was_deleted_is_not_taken_for_expired(compa
             one_contract("con_2", **old, autoRenewContract=True),
             one_contract("con_3", **old, autoRenewContract=False, deletedAt=ended),
             one_contract("con_4", **old, autoRenewContract=False),
+            one_contract("con_5", createdAt=ended, endDate=ended, autoRenewContract=False),
         ),
     )
 
     result = compare("--type", "ContractExpired", "--json")
 
-    assert [one["id"] for one in json.loads(result.stdout)["events"]] == ["con_4"]
+    found = [(one["event_type"], one["id"]) for one in json.loads(result.stdout)["events"]]
+    assert found == [("ContractExpired", "con_4"), ("ContractExpired", "con_5")]
