@@ -30,9 +30,9 @@ class Line:
         self._timeout_seconds = timeout_seconds
         self._socket: socket.socket | None = None
 
-    def post(self, key: str, body: bytes) -> Reply:
+    def post(self, key: str, body: bytes, event_type: str = "InvoiceApproved") -> Reply:
         """Send one delivery, signed now, and wait for its answer."""
-        return self.send(request(body, signed(body, "InvoiceApproved", message_id=key), close=False))
+        return self.send(request(body, signed(body, event_type, message_id=key), close=False))
 
     def send(self, message: bytes) -> Reply:
         """Send one whole request."""
