@@ -39,7 +39,8 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
         raise MissingExtra("billhook.tracing", "otel") from None
     tracer = trace.get_tracer("billhook", tracer_provider=tracer_provider)
     propagator = TraceContextTextMapPropagator()
-    # Keyed by the identity of the Delivery: each attempt has its own object, which lives until its end.
+    # Keyed by the identity of the Delivery: each attempt has its own object, which lives until its end. Start
+    # and end come in the thread of the call, whose context has the span meanwhile.
     spans: dict[int, tuple[Span, Any]] = {}
 
     def started(sender: object, *, delivery: Delivery, handler: str) -> None:

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from billhook.cli import main
+from billhook.events import EVENT_TYPES
 from support import sender_recipes
 from support.examples import answers, free_port
-from support.pages import PAGES, ROOT, block, marked
+from support.pages import PAGES, README, ROOT, block, marked
 from support.processes import logged, output_of, run_command, until
 from support.signing import SECRET
 
@@ -47,6 +48,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return output_of(*command, cwd=folder, env=environment)
+
+
+def test_the_number_of_event_types_is_right():
+    assert re.findall(r"\ball (\d+)\b", README) == [str(len(EVENT_TYPES))] * 2
 
 
 def test_every_marked_block_is_run():
