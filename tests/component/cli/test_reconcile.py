@@ -202,6 +202,13 @@ def test_what_is_missing_is_injected_once_and_marked_as_synthetic(
     assert not business.lost() - found(first)
 
 
+def test_after_an_injection_of_all_that_is_missing_the_exit_code_is_good(business: Business):
+    business.fault("lose", eventType="InvoiceApproved", times=1)
+    business.live(1)
+
+    assert [business.reconcile(*how).exit_code for how in ((), ("--inject",), ())] == [1, 0, 0]
+
+
 def test_the_same_injection_at_the_same_time_stores_it_once(business: Business, inbox_url: str):
     from billhook.inbox import Inbox
     from billhook.reconcile import MissingEvent, inject

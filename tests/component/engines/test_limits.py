@@ -224,6 +224,7 @@ def test_nothing_is_busy_while_runs_wait_for_a_later_start(stored_only, clock):
     state = get_state(app)
     state.handle_due()
 
+    assert inbox.limits() == state.dispatcher.limits  # by which its overview knows what is limited
     assert not is_busy(inbox, now + timedelta(hours=1), state.dispatcher.limits)
     assert is_busy(inbox, now + timedelta(days=1), state.dispatcher.limits)
 

@@ -51,7 +51,7 @@ def stored_text(where):
 @pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.DEAD])
 def test_an_erased_delivery_keeps_its_key_and_its_result_and_nothing_of_its_content(inbox, where, state):
     options = RunOptions(f"order {MARK.decode()}", ContentKey("digest", ("customer_id",), NOON, 60.0))
-    erased = put(inbox, "k1", "book", options=options)
+    erased = planned(inbox, "book", body=BODY, options=options, identifiers=(MARK.decode(),))
     handle(inbox, state)
     other = put(inbox, "k2", "book", body=b"{}")
     assert MARK.decode() in stored_text(where)
@@ -61,7 +61,7 @@ def test_an_erased_delivery_keeps_its_key_and_its_result_and_nothing_of_its_cont
     assert result == EraseResult(deliveries=1)
     assert rows(
         where, "SELECT key, state, body, headers, error, digest FROM delivery WHERE id = ?", erased
-    ) == [("k1", "erased", b"", "{}", None, None)]
+    ) == [("k", "erased", b"", "{}", None, None)]
     assert rows(where, "SELECT handler, state, attempts, last_error, order_key, identity FROM run WHERE "
                 "delivery_id = ?", erased) == [("book", state.value, 1, None, None, None)]  # fmt: skip
     assert MARK.decode() not in stored_text(where)

@@ -32,7 +32,7 @@ def put(inbox, key, state, *, days, handlers=("h",), timed=True):
     if state == "quarantined":
         plan(inbox, RunPlan(delivery_id, error="unreadable"))
     else:
-        plan(inbox, RunPlan(delivery_id, handlers))
+        plan(inbox, RunPlan(delivery_id, handlers, identifiers=("cus_1",)))
     if state in ("dead", "done"):
         end = RunState.DEAD if state == "dead" else RunState.SUCCEEDED
         settle(inbox, claim(inbox, only=delivery_id), end)
@@ -91,12 +91,12 @@ def test_a_short_retention_keeps_only_keys_for_a_week(inbox, where):
     )
     pruned = rows(
         where,
-        "SELECT key, source, event_type, received_at, body, headers, error FROM delivery "
+        "SELECT key, source, event_type, received_at, body, headers, error, identifier_1 FROM delivery "
         "WHERE state = 'pruned' ORDER BY id",
     )
     received_at = "2026-01-10 12:00:00.000000"
     assert pruned == [
-        (f"{state}-5", "default", "PingTest", received_at, b"", "{}", None)
+        (f"{state}-5", "default", "PingTest", received_at, b"", "{}", None, None)
         for state in ("done", "dead", "quarantined")
     ]
     kept_whole = "SELECT key FROM delivery WHERE state <> 'pruned' AND length(body) = 8 ORDER BY id"
