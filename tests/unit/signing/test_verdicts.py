@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from werkzeug.datastructures import EnvironHeaders
@@ -283,9 +283,11 @@ def test_a_signature_without_a_time_is_never_too_old():
     assert verdict.signed_at is None
 
 
-def test_a_naive_time_is_the_callers_mistake():
+def test_a_time_of_any_zone_means_its_moment_and_a_naive_one_is_the_callers_mistake():
     naive = datetime(2021, 2, 25, 15, 8, 50)  # noqa: DTZ001 - the mistake itself
+    east, west = (NOW.astimezone(timezone(timedelta(hours=hours))) for hours in (14, -11))
     for case in (STANDARD, TIMED_HMAC, CASE_OF["body-jwt"]):
+        assert case.verify(case.sign(at=east), at=west).signed_at == NOW
         with pytest.raises(ValueError, match="now must be an aware datetime, got the naive 2021-02-25T15:08"):
             case.sign(at=naive)
         with pytest.raises(ValueError, match="now must be an aware datetime"):
