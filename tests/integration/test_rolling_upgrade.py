@@ -19,7 +19,7 @@ from support.worker_group import HANDLERS
 
 TESTS = Path(__file__).parents[1]
 NOTING = """
-@handlers.on(PingTest, name="note")
+@handlers.on(InvoiceApproved, name="note")
 def note(event, delivery):
     with open("notes.txt", "a") as output:
         output.write(f"{os.environ['RELEASE']} {delivery.key}\\n")
