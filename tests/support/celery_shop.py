@@ -16,7 +16,7 @@ from celery import Celery
 from flask import Flask
 
 from billhook import Billhook, Delivery, Handlers, signals
-from billhook.events import ContractCreated, CustomerCreated, Event, PaymentFailed, PingTest
+from billhook.events import ContractCreated, CustomerCreated, Event, InvoiceApproved, PaymentFailed, PingTest
 from support import deadly_handlers
 from support.signing import SECRET
 
@@ -73,6 +73,7 @@ def handlers(calls: Path) -> Handlers:
         group.on(model, name=name, **options)(handle)
 
     add(PingTest, "note")
+    add(InvoiceApproved, "approve")
     add(PaymentFailed, "beside")
     add(PaymentFailed, "hangs", lambda _: time.sleep(60), timeout_seconds=0.5, retry=[])
     add(CustomerCreated, "slow", lambda _: time.sleep(2))
