@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from billhook.gunicorn_log import limit_invalid_requests
 from billhook.logs import replace_stream_handlers
+from billhook.servers.gunicorn_refusals import refuse_plainly
 
 bind = "127.0.0.1:8000"
 worker_class = "billhook.gunicorn_worker.AsgiWorker"
@@ -71,10 +71,13 @@ def when_ready(server: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     """Start the process's threads and its engine before the first delivery; needed with gthread.
 
-    What strangers send must not fill gunicorn's log: with gthread each request that is no HTTP is a line.
+    What strangers send is answered without its text, and does not fill gunicorn's log: with gthread each
+    request that is no HTTP is a line.
     """
-    limit_invalid_requests()
-    app = getattr(worker, "wsgi", None)  # an ASGI application is started by its lifespan instead
+    app = getattr(worker, "wsgi", None)
+    if app is None:  # an ASGI application is started by its lifespan, and AsgiWorker refuses by itself
+        return
     state = getattr(app, "extensions", {}).get("billhook")
+    refuse_plainly(worker, (lambda status: None) if state is None else state.rules.refused_by_server)
     if state is not None:
         state.start()

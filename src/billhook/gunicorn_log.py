@@ -1,4 +1,7 @@
-"""Limit the lines that gunicorn logs for requests that are no HTTP: a stranger causes them."""
+"""Limit the lines that gunicorn logs for requests that are no HTTP: a stranger causes them.
+
+For copies of an earlier gunicorn.conf.py, which import it; billhook.servers.gunicorn_refusals does more.
+"""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import Any, TypedDict, Unpack
 
-from billhook.concurrency import reset_in_child, start_thread, threads_are_greenlets
+from billhook.basics.concurrency import reset_in_child, start_thread, threads_are_greenlets
+from billhook.basics.printable import PrintableFormatter, first_line, printable
 from billhook.errors import OutOfResources
-from billhook.printable import PrintableFormatter, first_line, printable
 
 QUEUED_LINES = 1_000
 _FLUSH_SECONDS = 1.0

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from billhook.basics.engine_kinds import WORKER
 from billhook.errors import (
     ConfigError,
     InboxUnavailable,
@@ -25,11 +26,11 @@ from billhook.errors import (
 )
 from billhook.events import EVENT_TYPES
 from billhook.inbox import OTHER_TYPES
-from billhook.inbox.condition_checks import Facts
-from billhook.inbox.conditions import judge
-from billhook.inbox.counts import ATTEMPTS, DURATION_BOUNDS, NO_DURATION, Counted, Counts
-from billhook.inbox.issues import IssueState, count_issues
-from billhook.inbox.overview import read_state, read_totals
+from billhook.inbox.counting.counts import ATTEMPTS, DURATION_BOUNDS, NO_DURATION, Counted, Counts
+from billhook.inbox.watching.conditions import Facts
+from billhook.inbox.watching.issues import IssueState, count_issues
+from billhook.inbox.watching.judgement import judge
+from billhook.inbox.watching.overview import read_state, read_totals
 
 try:
     from prometheus_client import CollectorRegistry
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from billhook.clock import Clock
     from billhook.inbox import Inbox
-    from billhook.inbox.overview import InboxState
+    from billhook.inbox.watching.overview import InboxState
 
 _STORED = (Counted.ACCEPTED, Counted.CONFLICT, Counted.UNTYPED)
 FEWEST_TOKEN_CHARACTERS = 16
@@ -59,7 +60,7 @@ class InboxCollector(Collector):
     """
 
     def __init__(
-        self, inbox: Callable[[], Inbox], clock: Clock | None = None, engine: str = "worker"
+        self, inbox: Callable[[], Inbox], clock: Clock | None = None, engine: str = WORKER.name
     ) -> None:
         self._inbox = inbox
         self._engine = engine
@@ -212,7 +213,7 @@ def _label(event_type: str) -> str:
     return event_type if event_type in EVENT_TYPES or not event_type else OTHER_TYPES
 
 
-def metrics_text(inbox: Inbox, engine: str = "worker") -> str:
+def metrics_text(inbox: Inbox, engine: str = WORKER.name) -> str:
     """Return the metrics of an inbox, of a deployment with this engine, in Prometheus' text format."""
     return generate_latest(_registry(lambda: inbox, engine)).decode()
 
@@ -273,7 +274,7 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def _registry(inbox: Callable[[], Inbox], engine: str = "worker") -> CollectorRegistry:
+def _registry(inbox: Callable[[], Inbox], engine: str = WORKER.name) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(InboxCollector(inbox, engine=engine))
     return registry

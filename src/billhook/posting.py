@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
+from billhook.basics.concurrency import start_thread
 from billhook.signing.source import TYPE_HEADER
 
 if TYPE_CHECKING:
@@ -52,6 +56,7 @@ class HttpPoster:
     """Post to one URL over a connection that it keeps alive: no redirects, no proxies. A context manager."""
 
     def __init__(self, url: SplitResult, timeout_seconds: float) -> None:
+        """`timeout_seconds` is for a whole post, from the lookup of the name to the end of the answer."""
         self._parts = url
         self._timeout_seconds = timeout_seconds
         self._connection: http.client.HTTPConnection | None = None
@@ -64,39 +69,75 @@ class HttpPoster:
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
         """Post a delivery. A network failure does not raise: it is a result without a status."""
-        reused = self._connection is not None
         started = time.monotonic()
+        status, text = self._post(started + self._timeout_seconds, body, headers)
+        return HttpReply(status, text, time.monotonic() - started)
+
+    def _post(self, end_at: float, body: bytes, headers: Mapping[str, str]) -> tuple[int | None, str]:
+        reused = self._connection is not None
         try:
-            status, text = self._exchange(body, headers)
+            return self._exchange_in_time(end_at, body, headers)
         except (OSError, http.client.HTTPException) as error:
             self._close()
             # The server may close an idle connection just as this request is sent: that is no answer yet. If
             # the first request did arrive after all, the second is a duplicate, which receivers recognise.
             if reused and isinstance(error, ConnectionError | http.client.RemoteDisconnected):
-                return self.post(body, headers)
-            return HttpReply(None, _reason(error), time.monotonic() - started)
-        return HttpReply(status, text, time.monotonic() - started)
+                return self._post(end_at, body, headers)
+            return None, _reason(error)
 
-    def _exchange(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+    def _exchange_in_time(self, end_at: float, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+        """Exchange in a thread that is left at the deadline. Raises TimeoutError then, and what it raises.
+
+        The limit of a socket is for each read alone, and the lookup of a name has none.
+        """
         if self._connection is None:
             secure = self._parts.scheme == "https"
             kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
             self._connection = kind(
                 self._parts.hostname or "", self._parts.port, timeout=self._timeout_seconds
             )
+        connection = self._connection
+        done: SimpleQueue[tuple[int, str] | Exception] = SimpleQueue()
+
+        def exchange() -> None:
+            try:
+                done.put(self._exchange(connection, body, headers))
+            except Exception as error:  # noqa: BLE001 - raised by the caller
+                done.put(error)
+
+        start_thread(exchange, "billhook-post")
+        try:
+            found = done.get(timeout=max(0.0, end_at - time.monotonic()))
+        except Empty:
+            raise TimeoutError from None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _exchange(
+        self, connection: http.client.HTTPConnection, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, str]:
+        if connection.sock is None:
+            connection.connect()
+        if connection is not self._connection:  # the deadline has passed: nothing is to be sent any more
+            connection.close()
+            raise TimeoutError
         target = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
-        self._connection.request("POST", target, body, {**_HEADERS, **headers})
-        response = self._connection.getresponse()
+        connection.request("POST", target, body, {**_HEADERS, **headers})
+        response = connection.getresponse()
         text = response.read(_MOST_CHARACTERS).decode("utf-8", "replace")
         # A longer answer was not read to its end, and its rest would be taken for the next answer.
-        if not response.isclosed() or response.will_close:
+        if (not response.isclosed() or response.will_close) and connection is self._connection:
             self._close()
         return response.status, text
 
     def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if connection.sock is not None:
+                with suppress(OSError):  # it ends a read that another thread waits in
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+            connection.close()
 
 
 def _reason(error: Exception) -> str:

@@ -8,15 +8,17 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from billhook.basics.engine_kinds import THREAD, engine_options
+from billhook.basics.file_modes import read_secret_file
+from billhook.basics.type_names import is_path
 from billhook.errors import ConfigError
-from billhook.file_modes import check_secret_file
+from billhook.errors.program import COMMAND_LENGTH, SECRET_MARKS, is_command
 from billhook.signing.schemes import SCHEMES, schemes_with
-from billhook.type_names import is_path
 
 __all__ = ["ENVIRON", "OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
 
@@ -25,7 +27,6 @@ ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
 LABEL_LENGTH = 100
 """Characters of the name of a release, and of an environment."""
-_SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LINE_OF_ENV_FILE = re.compile(r"(?:export\s+)?[A-Z][A-Z0-9_]*\s*=\s*[^\s=]")
 _VERSION_OF_SECRET = re.compile(r"(?<![^,\s])v1a?,(?=wh(?:sec|sk|pk)_)")
@@ -93,10 +94,15 @@ def _fitting(
 def _masked(value: Any, longest: float = math.inf) -> str:
     """Return a value for an error's text, masked if it may be a secret in the wrong option."""
     text = repr(value)
-    marked = any(mark in text for mark in (*_SECRET_MARKS, "://"))
+    marked = any(mark in text for mark in (*SECRET_MARKS, "://"))
     # A long one may be a secret without a recognisable prefix.
     long = isinstance(value, str | bytes) and len(value) > longest
     return "a value that looks like a secret" if marked or long else text
+
+
+def _either(names: Iterable[str]) -> str:
+    """Return names as a part of a sentence, the last after `or`."""
+    return " or ".join(", ".join(names).rsplit(", ", 1))
 
 
 def _choice(*allowed: str) -> Callable[[str, Any], str]:
@@ -191,7 +197,7 @@ class Settings:
     """
 
     signature: str = _option(
-        f"How deliveries are signed: {' or '.join(', '.join(SCHEMES).rsplit(', ', 1))}.",
+        f"How deliveries are signed: {_either(SCHEMES)}.",
         _choice(*SCHEMES),
         default="standard-webhooks",
     )
@@ -272,13 +278,15 @@ class Settings:
         unit="bytes",
     )
     engine: str = _option(
-        "Where handlers run: thread (of the app's process), worker (`billhook worker`), celery (your Celery "
-        "workers) or inline (tests).",
-        _choice("thread", "worker", "celery", "inline"),
-        default="thread",
+        f"Where handlers run: {_either(f'{name} ({kind.help})' for name, kind in engine_options().items())}.",
+        _choice(*engine_options()),
+        default=THREAD.name,
     )
     celery_app: str | None = _option(
         'For the celery engine: your Celery app, as myshop.tasks:celery (default: app.extensions["celery"]).'
+    )
+    rq_queue: str | None = _option(
+        'For the rq engine: your RQ queue, as myshop.tasks:queue (default: app.extensions["rq"]).'
     )
     deadline_seconds: float = _option(
         "How long a sender waits for an answer at most; then it is 503.",
@@ -330,6 +338,16 @@ class Settings:
     environment: str = _option(
         "Where this is, such as production or staging: in the subject of messages about issues.",
         _label,
+        default="",
+    )
+    command: str = _option(
+        "How billhook's commands begin for who reads a hint, such as sudo shop-billhook: hints, messages and "
+        "pages print it. It is shown, never run.",
+        _fitting(
+            is_command,
+            f"at most {COMMAND_LENGTH} printable characters, with no blank before or after",
+            longest=COMMAND_LENGTH,
+        ),
         default="",
     )
     log_format: str = _option(
@@ -396,7 +414,7 @@ class Settings:
             for option in OPTIONS
         }
         for option in OPTIONS:  # errors and commands show the values of these options
-            if not option.secret and any(mark in str(values[option.attribute]) for mark in _SECRET_MARKS):
+            if not option.secret and any(mark in str(values[option.attribute]) for mark in SECRET_MARKS):
                 raise ConfigError(f"{option.key} looks like a secret: put secrets into BILLHOOK_SECRETS")
         if values["secrets"] and values["secrets_file"]:
             raise ConfigError("set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, not both: unset one of them")
@@ -432,12 +450,7 @@ def read_secrets_file(path: str, key: str = "BILLHOOK_SECRETS_FILE") -> tuple[st
 
     `key` is what names the file. Raises ConfigError.
     """
-    check_secret_file(key, path)
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a byte order mark
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(f"{key} {_masked(path)} cannot be read: {why}") from None
+    text = read_secret_file(key, path)
     secrets: list[str] = []
     block: list[str] = []
     for number, line in enumerate((raw.strip() for raw in text.splitlines()), 1):

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from blinker import ANY, NamedSignal, Signal
 
-from billhook.callables import function_name, signature_of
+from billhook.basics.callables import function_name, signature_of
 from billhook.errors import ConfigError
 from billhook.logs import LimitedLog, fields
 

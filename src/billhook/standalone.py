@@ -20,10 +20,11 @@ from blinker import ANY
 from flask import Flask, Response
 from werkzeug.exceptions import InternalServerError
 
+from billhook.basics.engine_kinds import ENGINES
+from billhook.basics.file_modes import read_secret_file
 from billhook.errors import ConfigError, Discard
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.extension import ENVIRON, Billhook, get_settings, get_state
-from billhook.file_modes import read_secret_file
 from billhook.handlers import Delivery, Handlers
 from billhook.logs import fields, set_up_logging
 from billhook.settings import from_environ
@@ -38,13 +39,13 @@ logger = logging.getLogger("billhook.standalone")
 
 
 def __getattr__(name: str) -> Any:
-    """Return the Celery app of BILLHOOK_CELERY_APP, with our task, as the attribute `celery` of this module.
+    """Return what starts the workers of an engine, bound to our app, as an attribute of this module.
 
-    For `celery -A billhook.standalone:celery worker`.
+    For `celery -A billhook.standalone:celery worker` it is the Celery app of BILLHOOK_CELERY_APP.
     """
-    if name == "celery":
+    if name in {kind.extension for kind in ENGINES.values() if kind.extension}:
         try:
-            return create_app().extensions["celery"]
+            return create_app().extensions[name]
         except ConfigError as error:
             # Celery's command line shows no clean error for other exceptions.
             raise SystemExit(f"Error: {error}") from None
@@ -63,7 +64,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     app.extensions[ENVIRON] = environ
     app.config.from_mapping(from_environ(environ))
     settings = get_settings(app)
-    if settings.celery_app is not None:
+    if settings.celery_app or settings.rq_queue:
         _add_current_folder_to_path()
     groups = load_handlers(settings.handlers)
     refuse_apps(settings.handlers)

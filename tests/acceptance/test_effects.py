@@ -21,7 +21,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from billhook import Delivery, Handlers, effects, failpoints
+from billhook import Delivery, Handlers, effects
+from billhook.basics import failpoints
 from billhook.clock import FrozenClock
 from billhook.events import PingTest
 from billhook.extension import get_state

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billhook.failpoints import FAILPOINTS
+from billhook.basics.failpoints import FAILPOINTS
 from billhook.inbox import RunPlan
 from support.acceptance.senders import Line, Load, body_of, load_on
 from support.acceptance.stack import Stack
@@ -35,7 +35,7 @@ WORKER = {
 }
 """How many attempts are counted after a death there, and how often the handler was called."""
 COUNTING = ("in_watermark", "after_watermark")
-"""Of maintenance; deaths there are in tests/component/inbox/test_watermark.py."""
+"""Of maintenance; deaths there are in tests/component/inbox/counting/test_watermark.py."""
 
 
 def test_every_failpoint_is_tried():

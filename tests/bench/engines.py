@@ -37,7 +37,7 @@ from measuring import (
 from sqlalchemy import insert
 
 from billhook.inbox import Inbox, NewDelivery
-from billhook.inbox.schema import delivery
+from billhook.inbox.tables.schema import delivery
 from support.processes import until
 from support.signing import SECRET
 

@@ -21,7 +21,7 @@ from sqlalchemy import func, select
 
 from billhook.events import InvoiceApproved, sample
 from billhook.inbox import Inbox
-from billhook.inbox.schema import run
+from billhook.inbox.tables.schema import run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, what tests share
 from support.postgres import fresh_schema

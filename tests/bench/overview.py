@@ -21,9 +21,9 @@ from measuring import inbox_at, options, places, save, timed
 from billhook.engines.maintenance import COUNT_SECONDS
 from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox
-from billhook.inbox.counts import Counted, CountKey, Counts, Sum, note
-from billhook.inbox.dialect import dialect_of
-from billhook.inbox.overview import read_overview
+from billhook.inbox.counting.counts import Counted, CountKey, Counts, Sum, note
+from billhook.inbox.tables.dialect import dialect_of
+from billhook.inbox.watching.overview import read_overview
 from billhook.metrics import metrics_text
 from support import query_plans
 from support.inbox_view import change, place_of

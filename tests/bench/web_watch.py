@@ -2,8 +2,8 @@
 
     python tests/bench/web_watch.py [--rounds 4] [--seconds 40]
 
-Two web processes and no worker: one of them looks, once in 45 s. wrk loads them with 4 connections, so that
-neither the disk nor a core is at its limit. Needs `wrk`.
+Two web processes and no worker: one of them looks, after 30 s and then every ten. wrk loads them with 4
+connections, so that neither the disk nor a core is at its limit. Needs `wrk`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from load import Requests, gunicorn
 from measuring import inbox_at, options, ratios, save, spread, sqlite
 from receiver import FAST_LOOP
 
-from billhook.inbox.notifications import looked_at
+from billhook.inbox.watching.notifications import looked_at
 
 CONNECTIONS = 4
 MOST_A_SECOND = 6_000

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from billhook.extension import get_state
+from billhook.extension.state import BillhookState
 from billhook.inbox import WorkerRecord
-from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.watching.issue_updates import update_issues
 from billhook.standalone import create_app
-from billhook.state import BillhookState
 from support.browser import WatchedPage
 from support.inbox_view import change
 from support.server import Server, gunicorn

@@ -12,8 +12,8 @@ from billhook.doctor.checks import server_clock_text
 from billhook.doctor.examined import Setup
 from billhook.doctor.inbox import about_conditions
 from billhook.extension import get_state
-from billhook.inbox.overview import read_overview
 from billhook.inbox.postgres.clock import EVERY_SECONDS, ServerClock
+from billhook.inbox.watching.overview import read_overview
 from billhook.settings import Settings
 from support.apps import deliver, inbox_at
 from support.inbox_view import open_inbox, value

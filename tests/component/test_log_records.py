@@ -16,10 +16,10 @@ from sentry_sdk.transport import Transport
 
 import billhook
 from billhook import Handlers
+from billhook.basics.printable import PrintableFormatter
 from billhook.events import InvoiceApproved, PaymentFailed, PingTest, sample
 from billhook.extension import get_state
 from billhook.logs import Fields, JsonFormatter
-from billhook.printable import PrintableFormatter
 from support.apps import deliver, inbox_at
 from support.inbox_view import rows
 from support.processes import until

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 
 import pytest
@@ -165,11 +166,34 @@ def test_a_token_file_that_is_missing_is_a_clear_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     environ = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_METRICS_TOKEN_FILE": str(tmp_path / "none")}
 
-    with pytest.raises(ConfigError, match=r"TOKEN_FILE .* cannot be read: FileNotFoundError"):
+    with pytest.raises(ConfigError, match=r"TOKEN_FILE .* cannot be read: No such file"):
         create_app(environ)
 
 
 # --- by command ---------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_through_no_link_and_into_no_file_that_another_user_planted(
+    inbox, inbox_url, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("BILLHOOK_INBOX_URL", inbox_url)
+    victim, folder = tmp_path / "victim", tmp_path / "shared"
+    folder.mkdir()
+    victim.write_text("mine")
+    file, hidden = folder / "billhook.prom", folder / ".billhook.prom.guessed"
+    file.symlink_to(victim)
+    (folder / f".billhook.prom.{os.getpid()}").symlink_to(victim)
+    monkeypatch.setattr("billhook.basics.file_modes.secrets.token_hex", lambda _: "guessed")
+
+    written = CliRunner().invoke(main, ["metrics", "--output", str(file)])
+    assert (written.exit_code, file.is_symlink()) == (0, False)
+    for plant in (lambda: hidden.symlink_to(victim), lambda: hidden.touch(0o666)):
+        plant()
+        refused = CliRunner().invoke(main, ["metrics", "--output", str(file)])
+        hidden.unlink()
+        assert f"cannot write {file} (File exists)" in " ".join(refused.output.split())
+
+    assert victim.read_text() == "mine"
 
 
 def test_the_command_prints_them_or_replaces_a_file(inbox, inbox_url, tmp_path, monkeypatch):

@@ -10,9 +10,9 @@ from itertools import product
 import pytest
 
 from billhook import Billhook, Source
+from billhook.basics.file_modes import access_by_others
 from billhook.errors import ConfigError, MissingSecret, WeakSecret
 from billhook.extension import default_source, get_settings, get_state
-from billhook.file_modes import access_by_others
 from billhook.settings import OPTIONS, Settings, read_secrets_file
 from billhook.signing import BodyHMAC, SignatureTemplate, TimestampedHMAC
 from billhook.signing.source import TYPE_HEADER
@@ -38,7 +38,7 @@ def test_a_bad_value_is_refused_with_its_name_and_its_limit():
     for key, wrong, told in (
         ("BILLHOOK_SIGNATURE", "md5", "is 'md5': it must be one of standard-webhooks, timestamped-hmac, "),
         ("BILLHOOK_SIGNATURE", None, "is None: it must be one of"),
-        ("BILLHOOK_ENGINE", "huey", "is 'huey': it must be one of thread, worker, celery, inline"),
+        ("BILLHOOK_ENGINE", "huey", "is 'huey': it must be one of thread, worker, celery, rq, inline"),
         ("BILLHOOK_REPLAY_PROTECTION", "none", "is 'none': it must be one of dedupe-only"),
         ("BILLHOOK_TOLERANCE_SECONDS", 0, "is 0: it must be a number from 1 to 86400"),
         ("BILLHOOK_TOLERANCE_SECONDS", 86_401, "is 86401: it must be a number from 1 to 86400"),
@@ -338,7 +338,7 @@ def test_prefix_and_hash_function_of_an_hmac_are_options(config, prefix, content
 
 TOO_FAR = "'eu': tolerance_seconds={!r} must be 1 to 86400"
 NO_SCHEME = r"'eu': scheme is {}: give a scheme of billhook\.signing, as scheme=TimestampedHMAC\(\)"
-NO_LIST = r"source 'eu' has {} for secrets: give a list, secrets=\[\.\.\.\]"
+NO_LIST = r"source 'eu' has {} for secrets: give a list, secrets=\[\.\.\.\], or .* secrets=\{{key id: key\}}"
 WRONG_SOURCES = [
     *(
         ({"name": name}, "a source is named .*: use 1 to 64 letters, digits, '-' and '_'")
@@ -350,8 +350,11 @@ WRONG_SOURCES = [
     ({"scheme": None}, NO_SCHEME.format("None")),
     ({"secrets": SECRET}, NO_LIST.format("a text")),
     ({"secrets": SECRET.encode()}, NO_LIST.format("an object of the class bytes")),
-    ({"secrets": {"key-1": SECRET}}, NO_LIST.format("an object of the class dict")),
+    ({"secrets": None}, NO_LIST.format("None")),
     ({"secrets": ()}, "source 'eu' has no secret"),
+    ({"secrets": {}}, "source 'eu' has no secret"),
+    ({"secrets": [{}]}, "source 'eu' has no secret"),
+    ({"secrets": {"": SECRET}}, "a key id must be a str and not empty, got str"),
     *(
         ({"type_header": name}, r"source 'eu': type_header=.* is no name of a header, such as X-G")
         for name in ("", *NO_HEADERS)

@@ -13,10 +13,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from billhook import Handlers, signals, tracing
 from billhook.errors import Discard
+from billhook.errors.program import install_command
 from billhook.events import PingTest
 from billhook.extension import get_state
-from billhook.inbox.operations import replay
-from billhook.program import install_command
+from billhook.inbox.operating.operations import replay
 from support.apps import deliver, inbox_at
 from support.engines import celery_engine
 from support.inbox_view import rows

@@ -21,6 +21,7 @@ from billhook.events import (
     ProductConsumptionSnapshot,
 )
 from billhook.fields import WireModel
+from billhook.fields.unstated import InText
 from support.specification import (
     Fields,
     altered,
@@ -49,9 +50,13 @@ LISTED = [
 
 def written_out(cls: type[WireModel]) -> Fields:
     return {
-        field.alias: kind_of(field.annotation) + _where_there_is_none(field)
+        field.alias: kind_of(field.annotation) + _where_a_text_does(field) + _where_there_is_none(field)
         for field in cls.model_fields.values()
     }
+
+
+def _where_a_text_does(field: FieldInfo) -> str:
+    return " or text" if any(isinstance(each, InText) for each in field.metadata) else ""
 
 
 def _where_there_is_none(field: FieldInfo) -> str:
@@ -76,6 +81,8 @@ ALTERED = [
     ("InvoiceApproved", {"invoiceId": None}, "the model has string"),
     ("Overage", {"overageAmount": "string"}, "the model has number"),
     ("Overage", {"date": "string"}, "the model has date"),
+    ("Overage", {"overageAmount": "number or text"}, "number or text is transcribed, the model has number"),
+    ("CreditPoolIncreased", {"balance": "number"}, "number is transcribed, the model has number or text"),
     ("Overage", {"currency": "string?"}, "string? is transcribed, the model has string or null"),
     ("Overage", {"customerId": "string or null"}, "string or null is transcribed, the model has string"),
     ("PaymentFailed", {"failureReason": "string"}, "the model has string?"),
@@ -144,18 +151,22 @@ def table_of(text: str) -> dict[str, Fields]:
         name: cell_fields(cell)
         for name, cell in re.findall(r"^\| (\w+) \| [^|]+ \| ([^|]+) \|$", section, re.MULTILINE)
     }
-    consumption = re.search(r"^### Product consumption\n+Fields: (.*)\.$", text, re.MULTILINE)
-    known = {name: remark for name, remark in cell_fields(consumption[1]).items() if remark}
+    listed = {
+        name: remark
+        for fields in rows.values()
+        for name, remark in fields.items()
+        if " or " in (remark or "")
+    }
     table: dict[str, Fields] = {}
     for event_type, fields in rows.items():
-        known |= {name: remark for name, remark in fields.items() if remark}
-        table[event_type] = {name: meaning(name, known.get(name), table) for name in fields}
+        # Only the values of a string are those of another row; its kind is what its own row says of it.
+        table[event_type] = {
+            name: meaning(remark or listed.get(name, "string"), table) for name, remark in fields.items()
+        }
     return table
 
 
-def meaning(name: str, remark: str | None, table: dict[str, Fields]) -> Any:
-    if remark is None:  # "Amounts are numbers" everywhere, and an earlier balance is a balance
-        return "number" if re.search(r"(Amount|Balance)$", name) else "string"
+def meaning(remark: str, table: dict[str, Fields]) -> Any:
     if remark == "snapshot without exceededAmount":
         return {
             field: kind for field, kind in table["CommitmentCrossed"].items() if field != "exceededAmount"
@@ -172,6 +183,8 @@ def meaning(name: str, remark: str | None, table: dict[str, Fields]) -> Any:
 def as_stated(kind: str, shapes: dict[str, Fields]) -> Any:
     """What the table can say of a transcribed kind."""
     kind = kind.removesuffix("?").removesuffix(" or null")
+    if kind.endswith(" or text"):  # "strings unless stated"
+        return "string"
     name = kind.removeprefix("array of ")
     if name in shapes:
         fields = {field: as_stated(inner, shapes) for field, inner in shapes[name].items()}
@@ -209,6 +222,9 @@ def test_the_transcription_is_the_table_of_the_spec():
         ("isTrial (boolean)", "isTrial"),
         ("overageAmount (number)", "overageAmount (boolean)"),
         ("total (numbers)", "total"),
+        ("grantedAmount, previousBalance", "grantedAmount (number), previousBalance"),
+        ("customerName, isTrial |", "customerName, isTrial (boolean) |"),
+        ("name, externalId, aliases, int", "name, externalId, aliases (array of string), int"),
         ("Monetary or Unit", "Monetary or Token"),
         ("| PingTest |", "| PongTest |"),
         ("syncStatus}", "syncState}"),

@@ -45,6 +45,15 @@ def test_the_wire_form_has_the_wires_names_and_the_numbers_digits():
     assert body.endswith('"note":"é"}'.encode())
 
 
+def test_the_wire_form_is_not_the_bytes_as_sent_but_the_same_values():
+    sent = b'{ "date": "2026-01-15T10:30:00+01:00", "invoiceId": "inv_1" }'
+
+    event = parse_event("InvoiceApproved", sent)
+
+    assert event.to_json() == b'{"date":"2026-01-15T09:30:00Z","invoiceId":"inv_1"}'
+    assert parse_event("InvoiceApproved", event.to_json()) == event
+
+
 def test_unset_fields_are_omitted_and_null_stays():
     silent = InvoiceSendFailed(invoice_id="i", date=datetime(2026, 1, 15, tzinfo=UTC))
     null = InvoiceSendFailed(invoice_id="i", date=datetime(2026, 1, 15, tzinfo=UTC), invoice_number=None)

@@ -73,6 +73,11 @@ PARTS = {
 }
 
 
+SINGLE_REQUESTS = ("--phases", "examples,coverage,fuzzing")  # links are walked by a test of their own
+WALK = ("_sandbox/customers_create", "contracts_create", "invoices_list_all", "credits_list_credits",
+        "_sandbox/invoices_approve", "_sandbox/invoices_pay", "credits_top_up")  # fmt: skip
+
+
 def fuzz(sandbox: Running, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Schemathesis against a running sandbox."""
     options = ["--checks", "all", "--seed", "1", "--generation-database", "none", "--no-color"]
@@ -260,7 +265,7 @@ def test_the_reference_is_searched_by_words(standing: Running, find: str, there:
     assert f'value="{escape(find)}"' in page
 
 
-def test_a_body_is_required_but_for_the_sandboxs_own_operations_without_a_required_field(
+def test_a_body_is_required_but_for_the_sandboxs_own_operations_that_need_no_field(
     description: dict[str, Any],
 ) -> None:
     told = {
@@ -270,12 +275,96 @@ def test_a_body_is_required_but_for_the_sandboxs_own_operations_without_a_requir
         if "requestBody" in operation
     }
     assert {line for line, required in told.items() if not required} == {
-        "POST /_sandbox/clock",
-        "POST /_sandbox/customers",
         "POST /_sandbox/flush",
         "POST /_sandbox/secrets/rotate",
         "POST /_sandbox/trigger/{eventType}",
     }
+
+
+def links_of(description: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Each link by the operation whose answer has it, and its name."""
+    return {
+        (operation["operationId"], name): link
+        for methods in description["paths"].values()
+        for operation in methods.values()
+        for name, link in operation["responses"]["200"].get("links", {}).items()
+    }
+
+
+def by_id(description: dict[str, Any]) -> dict[str, tuple[str, str, dict[str, Any]]]:
+    """Method, path and description of each operation."""
+    return {
+        operation["operationId"]: (method.upper(), path, operation)
+        for path, methods in description["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def at(value: Any, pointer: str) -> Any:
+    """What is at a JSON pointer."""
+    for name in pointer.strip("/").split("/"):
+        value = value[int(name) if isinstance(value, list) else name]
+    return value
+
+
+def evaluated(value: Any, answer: Any) -> Any:
+    """A value of a link, with that of the answer for an expression."""
+    is_expression = isinstance(value, str) and value.startswith("$response.body#")
+    return at(answer, value.removeprefix("$response.body#")) if is_expression else value
+
+
+def test_every_link_leads_to_an_operation_that_has_its_parameters(description: dict[str, Any]) -> None:
+    operations, links = by_id(description), links_of(description)
+
+    assert len(links) > 50
+    for place, link in links.items():
+        _, _, target = operations[link["operationId"]]
+        known = {parameter["name"] for parameter in target["parameters"]}
+        needed = {parameter["name"] for parameter in target["parameters"] if parameter["required"]}
+        given = set(link.get("parameters", {}))
+        assert needed <= given <= known, place
+        assert ("requestBody" in link) is ("requestBody" in target) or target["operationId"].endswith(
+            "update"
+        ), place
+
+
+def test_the_links_lead_from_a_customer_to_its_contract_its_invoices_and_its_credits() -> None:
+    with running() as sandbox:
+        described = sandbox.send("GET", "/openapi/openapi.json", None, {}).json
+        operations = by_id(described)
+
+        def follow(operation_id: str, answer: Any, name: str) -> tuple[str, Any]:
+            """Where a link of an operation's answer leads, and what is answered there."""
+            link = links_of(described)[operation_id, name]
+            method, path, target = operations[link["operationId"]]
+            query = {}
+            for parameter in target["parameters"]:
+                if parameter["name"] in link.get("parameters", {}):
+                    value = evaluated(link["parameters"][parameter["name"]], answer)
+                    if parameter["in"] == "path":
+                        path = path.replace(f"{{{parameter['name']}}}", value)
+                    else:
+                        query[parameter["name"]] = value
+            body = {name: evaluated(value, answer) for name, value in link.get("requestBody", {}).items()}
+            address = f"{path}?{urlencode(query)}" if query else path
+            return link["operationId"], sandbox.ok(method, address, body or None)
+
+        customer = "_sandbox/customers_create", sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})
+        contract = follow(*customer, "sell")
+        listed = follow(*contract, "invoices")
+        approved = follow(*listed, "approve")
+        paid = follow(*approved, "pay")
+        topped = follow(*customer, "topUp")
+        granted = follow(*topped, "approve")
+        entries = follow(*granted, "credits")
+        for each in ("customer", "contracts", "invoices", "credits"):
+            for place in (customer, contract, listed, approved, paid, topped):
+                follow(*place, each)
+        follow(*contract, "contract")
+        follow(*contract, "delete")
+
+    assert paid[1]["invoice"]["billingStatus"] == "Paid"
+    assert [entry["amount"] for entry in entries[1]["entries"]] == [100]
 
 
 @pytest.mark.slow
@@ -283,9 +372,23 @@ def test_a_body_is_required_but_for_the_sandboxs_own_operations_without_a_requir
 @pytest.mark.parametrize("part", PARTS)
 def test_a_fuzzer_finds_no_5xx_and_no_answer_against_its_schema(part: str, tmp_path: Path) -> None:
     with running(rate_limit="100000/second") as sandbox:
-        found = fuzz(sandbox, tmp_path, "--max-examples", "5", *PARTS[part])
+        found = fuzz(sandbox, tmp_path, "--max-examples", "5", *SINGLE_REQUESTS, *PARTS[part])
 
     assert found.returncode == 0, found.stdout[-8000:] + found.stderr[-2000:]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_fuzzer_walks_from_customers_to_their_contracts_invoices_and_credits(tmp_path: Path) -> None:
+    walk = [part for name in WALK for part in ("--include-operation-id", name)]
+    # Almost no text of random characters with a NUL is taken, and the walk would end at the first customer.
+    walk += ["--phases", "stateful", "--mode", "positive", "--generation-allow-x00", "false"]
+    with running(rate_limit="100000/second") as sandbox:
+        found = fuzz(sandbox, tmp_path, "--max-examples", "40", "--exclude-checks", ASIDE, *walk)
+        (covered,) = re.findall(r"API Links: +(\d+) covered", found.stdout)
+
+    assert found.returncode == 0, found.stdout[-8000:] + found.stderr[-2000:]
+    assert int(covered) > 0, found.stdout[-8000:]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook.inbox.conditions import CONDITIONS
+from billhook.inbox.watching.judgement import CONDITIONS
 from support.processes import run_command
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus-alerts.yml"
@@ -23,6 +23,8 @@ GOOD = {
     'billhook_deliveries_refused_total{source="default",cause="deadline"}': "0x2000",
     'billhook_deliveries_stored{state="unread"}': "0x2000",
     'billhook_condition{name="crash-loop"}': "0x2000",
+    'billhook_condition{name="waiting"}': "0x2000",
+    'billhook_condition{name="workers-disagree"}': "0x2000",
     'billhook_attempts_total{handler="book",result="succeeded"}': "0+10x2000",
     'billhook_attempts_total{handler="book",result="failed"}': "0x2000",
     'billhook_attempt_duration_seconds_bucket{handler="book",le="0.5"}': "0+10x2000",
@@ -36,7 +38,7 @@ GOOD = {
 FAULTS = {
     "BillhookInboxDown": {"billhook_inbox_up": "1x1900 0x100"},
     "BillhookWorkerGone": {'billhook_workers{engine="worker"}': "2x1900 0x100"},
-    "BillhookDeliveriesWait": {"billhook_oldest_unfinished_timestamp_seconds": "0x2000"},
+    "BillhookDeliveriesWait": {'billhook_condition{name="waiting"}': "0x1900 1x100"},
     "BillhookDeliveriesDead": {'billhook_deliveries_stored{state="dead"}': "0x1900 1x100"},
     "BillhookDeliveriesQuarantined": {'billhook_deliveries_stored{state="quarantined"}': "0x1900 3x100"},
     "BillhookDeliveriesRefused": {
@@ -47,6 +49,7 @@ FAULTS = {
         'billhook_deliveries_refused_total{source="default",cause="deadline"}': "0x1990 1x10"
     },
     "BillhookHandlerPaused": {'billhook_handler_paused_timestamp_seconds{handler="book"}': "60x2000"},
+    "BillhookWorkersDisagree": {'billhook_condition{name="workers-disagree"}': "0x1900 1x100"},
     "BillhookSilent": {
         'billhook_last_delivery_timestamp_seconds{type="InvoiceApproved"}': "0x2000",
         'billhook_last_delivery_timestamp_seconds{type="PingTest"}': "60x2000",

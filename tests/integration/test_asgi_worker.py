@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook.connection_limits import HEAD_SECONDS, MIN_WAIT_SECONDS
+from billhook.servers.connection_limits import HEAD_SECONDS, MIN_WAIT_SECONDS
 from support.processes import children, until
 from support.server import Server, gunicorn, head, read_reply, request
 from support.signing import signed
@@ -80,7 +80,7 @@ def test_each_head_on_a_connection_has_ten_seconds_and_delays_no_delivery(tmp_pa
     """Two seconds here, by a configuration that divides the ten."""
     assert HEAD_SECONDS == 10
     (tmp_path / "soon.py").write_text(
-        "from billhook import connection_limits\nconnection_limits.HEAD_SECONDS /= 5\n"
+        "from billhook.servers import connection_limits\nconnection_limits.HEAD_SECONDS /= 5\n"
     )
     with (
         crowded(tmp_path, "--config", str(tmp_path / "soon.py")) as server,

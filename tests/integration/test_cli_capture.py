@@ -57,9 +57,10 @@ class Capture:
 
 
 @contextlib.contextmanager
-def capturing(folder: Path, *arguments: str) -> Iterator[Capture]:
+def capturing(folder: Path, *arguments: str, descriptors: int = 1024) -> Iterator[Capture]:
     bind = ["--bind", "127.0.0.1:0", "--to", str(folder / "captured")]
-    command = [sys.executable, "-m", "billhook", "capture", *bind, *arguments]
+    limit = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh"]
+    command = [*limit, sys.executable, "-m", "billhook", "capture", *bind, *arguments]
     with logged(command, folder / "capture.log", stop=signal.SIGKILL) as process:
         yield Capture(folder, process)
 
@@ -187,6 +188,23 @@ def test_a_request_that_does_not_end_is_recorded_after_ten_seconds(recording):
 
     assert 9 < time.monotonic() - began < scaled(15)
     assert recording.recorded() == [b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nfew"]
+
+
+@pytest.mark.slow
+def test_strangers_who_use_up_its_descriptors_hold_it_up_for_ten_seconds(tmp_path):
+    with capturing(tmp_path, descriptors=64) as capture, contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(("127.0.0.1", capture.port), scaled(20)))
+        until(lambda: b"no more connections" in capture.log.read_bytes(), 20)
+
+        started = time.monotonic()
+        assert capture.send(request()).startswith(b"HTTP/1.1 200")
+
+        assert time.monotonic() - started < scaled(14)
+        assert capture.recorded() == [request()]
+        said = capture.log.read_text()
+        assert said.count("no more connections for now: Too many open files") == 1
+        assert "Traceback" not in said
 
 
 def test_a_port_that_is_taken_is_a_usage_error(tmp_path):

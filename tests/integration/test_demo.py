@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from billhook.cli import main
 from billhook.cli.demo import DemoEnvironment
-from billhook.program import install_command
+from billhook.errors.program import install_command
 from support.processes import clean_environment, run_command, until
 from support.timeouts import scaled
 

@@ -320,3 +320,37 @@ def test_publishing_in_the_request_would_be_noticed(shops, amqp_url):
             assert deliver(app).status_code == 200
 
         assert time.monotonic() - started_at > 1
+
+
+@pytest.mark.parametrize("broker", ["amqp_url", "redis_url"])
+def test_messages_to_a_queue_that_no_worker_consumes_are_told_of(shops, request, broker):
+    shop = shops(request.getfixturevalue(broker), republish=3, look=2)
+    billing = f"{shop.queue}-billing"
+    shop.options["routes"] = {"billhook.*": {"queue": billing}}
+    app = shop.app()
+    warning = f"no Celery worker consumes the queue {billing}, which billhook.handle is routed to"
+    status = [sys.executable, "-m", "flask", "--app", "support.celery_shop:from_environment", "billhook"]
+    # Tables break no line: where tests run side by side, COLUMNS is set.
+    environ = {**os.environ, **shop.environment, "SHOP_WEB": "1", "COLUMNS": "300"}
+
+    def said(*arguments):
+        return run_command([*status, *arguments], env=environ, cwd=shop.folder)
+
+    with worker(shop) as first:
+        deliver(app)
+        found = said("doctor").stdout  # at once, before the sweeper knows
+        until(lambda: first.says(warning), 40)
+        until(lambda: f"no Celery worker consumes the queue {billing}" in said("status").stdout, 30)
+        held = said("doctor").stdout
+        with worker(shop, "-Q", billing):
+            shop.finished(1)
+            after = said("doctor").stdout
+        log = first.log.read_text()
+
+    assert f"no Celery worker consumes the queue {billing}, which billhook.handle is routed to" in found
+    # Beside those of other tests, whose workers answer on the same broker.
+    assert re.search(rf"they consume [^\n]*\b{shop.queue}\b", found)
+    assert f"start a worker with `-Q {billing}`" in found
+    assert f"ERROR: no Celery worker consumes the queue {billing}\n" in held
+    assert "routed to" not in after
+    assert log.count("no Celery worker consumes") == 1

@@ -14,7 +14,7 @@ import pytest
 from billhook import Handlers
 from billhook.clock import SystemClock
 from billhook.engines import thread as thread_module
-from billhook.engines.cycle import LeaseTable
+from billhook.engines.lease_table import LeaseTable
 from billhook.engines.worker import PollBackoff
 from billhook.events import PingTest
 from billhook.extension import get_state

@@ -19,13 +19,13 @@ monkey.patch_all()
 import json, sys, time
 from datetime import UTC, datetime
 import gevent
-import billhook.inbox.committer
+import billhook.inbox.storing.committer
 from billhook.errors import InboxUnavailable
 from billhook.inbox import Inbox, NewDelivery
 
 path, how = sys.argv[1:]
 if how == "without":
-    billhook.inbox.committer.run_blocking = lambda work, *arguments: work(*arguments)
+    billhook.inbox.storing.committer.run_blocking = lambda work, *arguments: work(*arguments)
 inbox = Inbox(f"sqlite:///{path}", deadline_seconds=5.0)
 now = datetime.now(UTC)
 

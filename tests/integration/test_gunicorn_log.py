@@ -16,10 +16,21 @@ from support.timeouts import scaled
 NUMBER = 200
 TEXT = "SECRET-OF-A-STRANGER"
 APP = """
-def app(environ, start_response):
+from flask import Flask
+from billhook import Billhook
+
+app = Flask(__name__, instance_path=__file__ + ".instance")
+app.config.update(BILLHOOK_SECRETS="whsec_" + "A" * 43 + "=", BILLHOOK_ENGINE="worker")
+Billhook(app)
+
+
+def reads_the_body(environ, start_response):
     environ["wsgi.input"].read()
     start_response("200 OK", [("Content-Length", "0")])
     return [b""]
+
+
+app.wsgi_app = reads_the_body
 """
 CONTROL = """
 from billhook.gunicorn_conf import *
@@ -53,13 +64,13 @@ def test_requests_that_are_no_http_write_a_line_a_second_without_their_text(tmp_
                 client.sendall(request)
                 assert client.recv(100).startswith(b"HTTP/1.1 400")
     text = log.read_text()
-    known = ("Invalid request from", "request refused by gunicorn")
+    known = ("Invalid request from", "request refused by the server")
     lines = [line for line in text.splitlines() if any(one in line for one in known)]
 
     if is_limited:
         assert 1 <= len(lines) < NUMBER / 4
         assert TEXT not in text
-        assert "request refused by gunicorn: Invalid" in text
+        assert "request refused by the server with 400 (Bad Request)" in text
     else:
         assert len(lines) == NUMBER
         assert TEXT in text

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook.program import install_command
+from billhook.errors.program import install_command
 from support.inbox_view import rows
 from support.postgres import unavailable
 from support.processes import children, clean_environment, run_command, until
@@ -199,22 +199,34 @@ import sys
 from gunicorn.asgi import protocol
 {change}
 from billhook.cli import main
-main(["serve", "--bind", "127.0.0.1:8123"])
+main(["serve", "--bind", "127.0.0.1:8123", "--worker-class", {kind!r}])
 """
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("kind", "change", "named"),
     [
-        ("del protocol.ASGIProtocol._on_body", "ASGIProtocol._on_body"),
-        ("protocol.ASGIProtocol.data_received = lambda self, data, more: None", "ASGIProtocol.data_received"),
-        ("protocol.BodyReceiver.__init__ = lambda self: None", "BodyReceiver._complete"),
+        ("asgi", "del protocol.ASGIProtocol._on_body", "ASGIProtocol._on_body"),
+        (
+            "asgi",
+            "protocol.ASGIProtocol.data_received = lambda self, data, more: None",
+            "ASGIProtocol.data_received",
+        ),
+        ("asgi", "protocol.BodyReceiver.__init__ = lambda self: None", "BodyReceiver._complete"),
+        ("gthread", "import gunicorn.http.body as b; b.Body.__init__ = lambda self: None", "Body.failed"),
+        ("gthread", "from gunicorn import util; del util.write_error", "util.write_error"),
+        (
+            "gthread",
+            "from gunicorn.workers import base; base.Worker.handle_error = lambda self, one: None",
+            "Worker.handle_error",
+        ),
     ],
 )
-def test_serve_refuses_a_gunicorn_whose_insides_changed(tmp_path, change, named):
+def test_serve_refuses_a_gunicorn_whose_insides_changed(tmp_path, kind, change, named):
     need_event_loop()
     environ = clean_environment(BILLHOOK_SECRETS="whsec_" + "A" * 43 + "=")
-    ran = run_command([sys.executable, "-c", CHANGED.format(change=change)], cwd=tmp_path, env=environ)
+    script = CHANGED.format(change=change, kind=kind)
+    ran = run_command([sys.executable, "-c", script], cwd=tmp_path, env=environ)
 
     assert ran.returncode == 2
     assert f"its {named} is not as in 27." in ran.stderr

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from billhook import concurrency
+from billhook.basics import concurrency
 from billhook.inbox import Inbox, RunPlan
-from billhook.inbox.revision import REVISION
+from billhook.inbox.tables.revision import REVISION
 from support.inbox_view import NOON, change, incoming, open_inbox, place_of, rows, value
 from support.processes import in_children, together
 from support.timeouts import scaled

@@ -29,7 +29,9 @@ def test_each_connection_is_answered_before_others_are_answered_many_times(tmp_p
 
 @pytest.mark.parametrize("door", ["asgi", "asgi-fast"])
 def test_control_the_worker_accepts_by_no_other_way(tmp_path, door):
-    (tmp_path / "none.py").write_text("from billhook import accepting\naccepting.ACCEPTED_IN_A_TURN = 0\n")
+    (tmp_path / "none.py").write_text(
+        "from billhook.servers import accepting\naccepting.ACCEPTED_IN_A_TURN = 0\n"
+    )
     with gunicorn(tmp_path, "-c", str(tmp_path / "none.py"), door=door, wait_for="") as server:
         server.logged("listening on")
         with server.connect() as connection:

@@ -18,7 +18,7 @@ from billhook import Handlers
 from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
 from billhook.inbox import RunPlan
-from billhook.inbox.revision import upgrade_schema
+from billhook.inbox.tables.revision import upgrade_schema
 from support.apps import deliver
 from support.inbox_view import NOON, hang_up, incoming, open_inbox, postgres, rows, upgraded
 from support.postgres import fresh_schema, with_options

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook.inbox.revision import REVISION
+from billhook.inbox.tables.revision import REVISION
 from support.acceptance.senders import load_on
 from support.inbox_view import rows, value
 from support.next_release import NEXT, next_release

@@ -22,7 +22,7 @@ LIBRARIES = ("sqlite3", "pysqlite3")
 EVERYTHING = """
 import json, sys
 from pathlib import Path
-from billhook.inbox.operations import empty_log
+from billhook.inbox.operating.operations import empty_log
 from support.inbox_view import incoming, open_inbox
 
 folder = Path(sys.argv[1])
@@ -115,10 +115,10 @@ HTTP = "tests/integration/test_http_storage.py"
 KILLS = "tests/acceptance/test_kills.py"
 DISK = "tests/acceptance/test_disk.py"
 SOME = [
-    f"{INBOX}/test_backup_and_restore.py::test_a_backup_is_a_snapshot_of_one_moment",
-    f"{INBOX}/test_backup_and_restore.py::test_an_invalid_backup_changes_nothing",
-    f"{INBOX}/test_backup_and_restore.py::test_a_restored_inbox_has_the_backups_deliveries_and_works",
-    f"{INBOX}/test_sqlite.py::test_a_disk_without_room_is_a_failure_of_storage_and_costs_no_descriptor",
+    f"{INBOX}/sqlite/test_backup_and_restore.py::test_a_backup_is_a_snapshot_of_one_moment",
+    f"{INBOX}/sqlite/test_backup_and_restore.py::test_an_invalid_backup_changes_nothing",
+    f"{INBOX}/sqlite/test_backup_and_restore.py::test_a_restored_inbox_has_the_backups_deliveries_and_works",
+    f"{INBOX}/sqlite/test_sqlite.py::test_a_disk_without_room_is_a_failure_of_storage_and_costs_no_descriptor",
     f"{HTTP}::test_a_crowd_before_a_locked_inbox_is_all_answered_in_time_and_then_all_stored",
     f"{HTTP}::test_an_inbox_that_was_moved_away_is_503_until_it_is_back",
     f"{HTTP}::test_corrupt_pages_are_503_until_they_are_repaired",

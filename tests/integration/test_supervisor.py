@@ -18,9 +18,9 @@ from click.testing import CliRunner
 from flask.cli import FlaskGroup
 
 from billhook import Handlers
-from billhook.cli.processes import Child, Supervisor, stop_all
 from billhook.cli.serve import worker_children, worker_command
 from billhook.events import PingTest
+from billhook.supervising.processes import Child, Supervisor, stop_all
 from support.processes import until
 from support.supervision import child, supervise
 from support.timeouts import scaled
@@ -71,6 +71,20 @@ def test_a_child_that_cannot_start_is_restarted_with_growing_pauses_of_its_own()
     ]
 
 
+def test_the_death_of_each_worker_is_recorded_but_not_that_of_a_web_server_or_of_one_that_was_asked_to_end():
+    died, started = [], []
+    kill = "import os; os.kill(os.getpid(), 9)"
+    workers = [role(kill, started), role("raise SystemExit(1)", started), role(SLEEP)]
+
+    supervise(
+        [*workers, web_server(kill, SLEEP)],
+        steps=[(lambda: len(died) >= 2,)],
+        record_death=lambda pid, began, had_started: died.append((pid, had_started)),
+    )
+
+    assert set(died) == {(process.pid, False) for process in started[: len(died)]}
+
+
 def test_a_web_server_that_exits_at_first_start_ends_all():
     messages, started = [], []
 
@@ -114,7 +128,7 @@ def hang_up():
 
 
 def test_sighup_reloads_the_web_server_and_replaces_the_workers_one_by_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("billhook.cli.processes._RELOAD_INTERVAL_SECONDS", 0.2)
+    monkeypatch.setattr("billhook.supervising.processes._RELOAD_INTERVAL_SECONDS", 0.2)
     web, workers, messages, alive = [], [], [], []
 
     def look():
@@ -174,7 +188,7 @@ def test_a_worker_that_does_not_make_room_within_its_grace_is_killed(monkeypatch
 def test_a_closed_terminal_stops_all_also_where_sighup_reloads(monkeypatch):
     started, messages = [], []
     there = [True]
-    monkeypatch.setattr("billhook.cli.processes.has_terminal", lambda: there[0])
+    monkeypatch.setattr("billhook.supervising.processes.has_terminal", lambda: there[0])
 
     def close_it():
         there[0] = False
@@ -190,7 +204,7 @@ def test_a_closed_terminal_stops_all_also_where_sighup_reloads(monkeypatch):
 
 def test_without_a_terminal_there_is_none_to_lose():
     """In a session of its own a process has none; with one it has."""
-    ask = "from billhook.cli.processes import has_terminal; print(has_terminal())"
+    ask = "from billhook.supervising.processes import has_terminal; print(has_terminal())"
 
     without = subprocess.check_output([sys.executable, "-c", ask], text=True, start_new_session=True)
     pid, ours = pty.fork()

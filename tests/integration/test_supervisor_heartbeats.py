@@ -14,14 +14,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from billhook.cli.heartbeat import HeartbeatSender, start_watchdog
-from billhook.cli.processes import Child
 from billhook.inbox.sqlite.driver import HOLDING
+from billhook.supervising.heartbeat import HeartbeatSender, start_watchdog
+from billhook.supervising.processes import Child
 from support.supervision import child, supervise, supervisor_of
 
 BEATS = """
 import sys, time
-from billhook.cli.heartbeat import HeartbeatSender
+from billhook.supervising.heartbeat import HeartbeatSender
 heartbeat = HeartbeatSender({}, None, int(sys.argv[1]))
 heartbeat.interval_seconds = 0.0
 heartbeat.beat()
@@ -43,7 +43,7 @@ if os.fork() == 0:
 )
 UP_AND_GONE = """
 import sys
-from billhook.cli.heartbeat import HeartbeatSender
+from billhook.supervising.heartbeat import HeartbeatSender
 HeartbeatSender({}, None, int(sys.argv[1])).beat()
 raise SystemExit(3)
 """
@@ -53,7 +53,7 @@ LIMIT_SECONDS = 4.0
 @pytest.fixture
 def soon(monkeypatch):
     """Nobody wants to wait for the shipped limit."""
-    monkeypatch.setattr("billhook.cli.processes._MIN_SILENCE_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr("billhook.supervising.processes._MIN_SILENCE_SECONDS", LIMIT_SECONDS)
 
 
 def stop(started):
@@ -95,7 +95,7 @@ class Frozen(subprocess.Popen):
 
 @pytest.mark.long
 def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypatch):
-    monkeypatch.setattr("billhook.cli.processes._KILL_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("billhook.supervising.processes._KILL_TIMEOUT_SECONDS", 0.5)
     started, messages = [], []
 
     def start(descriptor):
@@ -192,7 +192,7 @@ def test_a_silent_process_is_killed_after_five_seconds_if_it_holds_the_write_loc
 @pytest.mark.slow
 def test_what_the_parent_did_not_see_is_no_silence(monkeypatch):
     """The whole machine stands still, and its parts go on one after another."""
-    monkeypatch.setattr("billhook.cli.processes._MIN_SILENCE_SECONDS", 2.5)
+    monkeypatch.setattr("billhook.supervising.processes._MIN_SILENCE_SECONDS", 2.5)
     started, messages = [], []
 
     def stand_still_once():  # called in the parent's loop
@@ -244,8 +244,10 @@ def watch(monkeypatch, hang_seconds, is_stalled=lambda: False, *, heartbeat=None
         if next(left, None) is None:
             raise End
 
-    monkeypatch.setattr("billhook.cli.heartbeat.start_thread", once)
-    monkeypatch.setattr("billhook.cli.heartbeat.time", SimpleNamespace(sleep=end, monotonic=time.monotonic))
+    monkeypatch.setattr("billhook.supervising.heartbeat.start_thread", once)
+    monkeypatch.setattr(
+        "billhook.supervising.heartbeat.time", SimpleNamespace(sleep=end, monotonic=time.monotonic)
+    )
     monkeypatch.setattr(HOLDING, "changed", None)
     start_watchdog(heartbeat or HeartbeatSender({}), hang_seconds, is_stalled, stop)
 
@@ -274,7 +276,7 @@ def test_a_watchdog_stops_a_worker_that_has_no_memory_left_once(monkeypatch, cap
             raise OSError(errno.ENOMEM, "no memory")
         return SimpleNamespace(close=lambda: None)
 
-    monkeypatch.setattr("billhook.memory.mmap", SimpleNamespace(mmap=reserve))
+    monkeypatch.setattr("billhook.supervising.memory.mmap", SimpleNamespace(mmap=reserve))
 
     watch(monkeypatch, math.inf, looks=10, stop=lambda: stopped.append(1))
 

@@ -12,8 +12,10 @@ from sqlalchemy import insert, update
 
 from billhook.cli.serve import _end_when_idle
 from billhook.errors import InboxUnavailable
-from billhook.inbox import deliveries
-from billhook.inbox.schema import run
+from billhook.inbox import WorkerRecord
+from billhook.inbox.reading import deliveries
+from billhook.inbox.running.handler_lists import HandlerList
+from billhook.inbox.tables.schema import run
 from support.inbox_view import incoming, rows
 from support.processes import clean_environment, run_command
 from support.signing import SECRET
@@ -74,6 +76,23 @@ def test_drain_exits_when_all_due_runs_are_handled(drain, inbox, where):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
+def test_drain_ends_when_only_what_newer_processes_plan_is_left(drain, inbox, where):
+    drain()  # writes its list
+    inbox.put(incoming("a", event_type="InvoiceApproved", body=APPROVED))
+    newer = HandlerList({"InvoiceApproved": {"new": ()}, "PingTest": {}, "": {}}, {})
+    now = datetime.now(UTC)
+    inbox.record_worker(WorkerRecord("newer", "worker", 1, now), now, newer)
+    inbox.close()
+
+    done = drain()
+
+    assert done.returncode == 0
+    assert "left to processes with the newest handlers: 1 delivery" in done.stderr
+    assert rows(where, "SELECT state FROM delivery") == [("received",)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
 def test_drain_refuses_several_processes(drain):
     done = drain("--processes", "2")
 
@@ -114,10 +133,10 @@ def test_an_inbox_that_is_away_is_waited_for(monkeypatch, inbox):
     monkeypatch.setattr("billhook.cli.serve.is_busy", is_busy)
     monkeypatch.setattr("billhook.cli.serve._POLL_SECONDS", 0.0)
     ended = []
-    clock = SimpleNamespace(now=lambda: None)
+    clock, lists = SimpleNamespace(now=lambda: None), SimpleNamespace(types=None, may_claim=None)
 
     _end_when_idle(
-        SimpleNamespace(inbox=inbox, dispatcher=SimpleNamespace(clock=clock, limits={})),
+        SimpleNamespace(inbox=inbox, dispatcher=SimpleNamespace(clock=clock, limits={}, lists=lists)),
         lambda: ended.append(True),
     )
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from billhook.cli.heartbeat import HeartbeatSender
 from billhook.errors import ConfigError
+from billhook.supervising.heartbeat import HeartbeatSender
 from support.processes import until
 from support.systemd import NotifySocket
 from support.timeouts import scaled

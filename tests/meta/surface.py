@@ -42,7 +42,7 @@ from billhook.errors import ConfigError  # noqa: E402
 from billhook.events import EVENT_TYPES  # noqa: E402
 from billhook.events.inspection import event_json_schema, schema_fields  # noqa: E402
 from billhook.handlers.options import OPTIONS as HANDLER_OPTIONS  # noqa: E402
-from billhook.inbox.schema import metadata as inbox_tables  # noqa: E402
+from billhook.inbox.tables.schema import metadata as inbox_tables  # noqa: E402
 from billhook.logs import Fields  # noqa: E402
 from billhook.metrics import InboxCollector  # noqa: E402
 from billhook.sandbox import Sandbox, SandboxOptions  # noqa: E402

@@ -1,5 +1,7 @@
 """The tables of the pages that the code makes: each stands between `<!-- NAME -->` and `<!-- /NAME -->`.
 
+The files of deploy/ that are made from templates are written, too.
+
 usage: python tests/meta/tables.py [--write]     prints them, or writes them into their pages
 """
 
@@ -13,11 +15,14 @@ from pathlib import Path
 
 import billhook
 from billhook.client.operations import GROUPS
+from billhook.deployment.rendering import repository_files
 from billhook.handlers.options import OPTIONS as HANDLER_OPTIONS
-from billhook.inbox.conditions import CONDITIONS
+from billhook.inbox.watching.judgement import CONDITIONS
 from billhook.settings import OPTIONS
 
 PACKAGE = Path(billhook.__file__).parent
+DEPLOY = Path(__file__).parents[2] / "deploy"
+"""Its units, its options and its site of nginx are made from the templates of `billhook deploy`."""
 
 
 def options() -> Iterator[str]:
@@ -105,6 +110,11 @@ def main() -> None:
             page.write_text(with_table(name, page.read_text(encoding="utf-8")), encoding="utf-8")
         else:
             sys.stdout.write(f"# {page}\n" + "".join(f"{line}\n" for line in lines()))
+    for name, text in repository_files().items():
+        if sys.argv[1:] == ["--write"]:
+            (DEPLOY / name).write_text(text, encoding="utf-8")
+        else:
+            sys.stdout.write(f"# {DEPLOY / name}\n{text}")
 
 
 if __name__ == "__main__":

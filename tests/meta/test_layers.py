@@ -57,10 +57,12 @@ def test_the_architecture_page_names_the_layers_and_every_top_level_module():
 HIDDEN = {
     "layers": ("effects.py", "import billhook.inbox"),
     "sql": ("engines/dispatcher.py", "import psycopg"),
-    "sqlite-library": ("inbox/retention.py", "import sqlite3"),
+    "sqlite-library": ("inbox/counting/retention.py", "import sqlite3"),
     "http": ("handlers/handler.py", "from flask import current_app"),
     "bytes": ("inbox/inbox.py", "from billhook.events import parse_event"),
     "receiver": ("receiver/delivery_rules.py", "import billhook.handlers"),
+    "inbox-layers": ("inbox/running/leases.py", "import billhook.inbox.watching.issues"),
+    "receiver-inbox": ("receiver/wsgi.py", "from billhook.inbox.reading import deliveries"),
     "client": ("client/session.py", "import billhook.handlers"),
     "witness": ("sandbox/storage/database.py", "import billhook.inbox"),
     "sandbox-layers": ("sandbox/operations.py", "from billhook.sandbox.sandbox import Sandbox"),

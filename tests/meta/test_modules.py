@@ -143,46 +143,63 @@ def test_a_mistake_in_setting_up_is_no_mistake_of_a_delivery():
 
 COST = """
 import json, sys
+from dataclasses import dataclass
+import flask, pydantic
+
+def declare():
+    class Model(pydantic.BaseModel):
+        name: "str"
+        number: "int | None" = None
+        words: "list[str]" = pydantic.Field(default=[], description="some")
+
+    @dataclass(frozen=True, slots=True)
+    class Facts:
+        name: "str"
+        number: "int | None" = None
+        words: "list[str]" = ()
+
+declare()  # with the first model pydantic imports what builds models: of that billhook has no part
 called = 0
 def count(frame, event, argument):
     global called
     called += event in ("call", "c_call")
 sys.setprofile(count)
-import flask, pydantic
-before, theirs = set(sys.modules), called
+declare()
+before, unit = set(sys.modules), called
 import {imported}
 sys.setprofile(None)
-ratio = (called - theirs) / theirs
-print(json.dumps([ratio, sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})]))
+units = (called - unit) / unit
+print(json.dumps([units, sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})]))
 """
 SQLITE = {"pysqlite3", "sqlite3"}
 HEAVY = {"alembic", "cryptography", "gunicorn", "rich", "sqlalchemy", *SQLITE}
 
 
 def cost(imported: str) -> tuple[float, set[str]]:
-    """Return the calls that an import makes, as a part of those that flask and pydantic made before it, and
-    the top-level modules that it adds to theirs. Calls, not seconds: no machine has a part in them.
+    """Return the calls that an import makes, in those that declare one model and one dataclass, and the
+    top-level modules that it adds to those of flask and pydantic. Calls, not seconds: no machine has a part
+    in them; and of one Python: each builds classes in its own way, of which an import mostly consists.
     """
     environ = {key: text for key, text in os.environ.items() if not key.startswith("COV")}
     command = [sys.executable, "-c", COST.format(imported=imported)]
     subprocess.run(command, env=environ, capture_output=True, check=True)  # it writes the byte code
     ran = run_command(command, env=environ, check=True)
-    ratio, brought = json.loads(ran.stdout)
-    return ratio, set(brought)
+    units, brought = json.loads(ran.stdout)
+    return units, set(brought)
 
 
 def test_importing_billhook_is_cheap_and_brings_nothing_heavy():
-    ratio, brought = cost("billhook")
+    units, brought = cost("billhook")
 
     assert brought & HEAVY == set()
-    assert ratio < 0.9  # some 0.7
+    assert units < 100  # some 85
 
 
 @pytest.mark.slow
 def test_control_importing_the_inbox_is_not_cheap():
-    ratio, brought = cost("billhook.inbox")
+    units, brought = cost("billhook.inbox")
 
-    assert ratio > 1.2  # some 1.6
+    assert units > 150  # some 250
     assert brought & HEAVY - SQLITE == {"sqlalchemy"}
     assert len(brought & SQLITE) == 1
 

@@ -82,6 +82,23 @@ def test_the_readmes_install_demo_and_test_commands_are_correct():
     assert "python3 -m venv .venv" in tests
 
 
+@pytest.mark.slow
+def test_the_readmes_test_command_collects_without_an_option():
+    # Without --slow tests are left out by what they are, which .ci/run does not do.
+    collect = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/component",
+    ]
+
+    assert re.search(r"tests collected \(\d+ deselected\)", output_of(*collect, cwd=ROOT))
+
+
 def test_no_page_installs_billhook_from_an_index_before_there_is_a_release():
     unreleased = "0.1.0 (unreleased)" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     commands = {page: re.findall(r"pip install '?billhook\b", text) for page, text in PAGES.items()}
@@ -331,6 +348,45 @@ def test_the_effect_of_the_handlers_page_happens_once(folder, environment):
     assert run([sys.executable, "-c", always], folder, {**environment, "PYTHONPATH": path}) != told
 
 
+STORE_FAILED_PAYMENTS = """
+import os
+from datetime import UTC, datetime
+from billhook.events import PaymentFailed, sample
+from billhook.inbox import Inbox, NewDelivery
+inbox, now = Inbox(os.environ["BILLHOOK_INBOX_URL"]), datetime.now(UTC)
+inbox.prepare()
+for key in ("msg_1", "msg_2"):
+    inbox.put(NewDelivery("default", key, "PaymentFailed", sample(PaymentFailed).to_json(), "{}", now, now))
+inbox.put(NewDelivery("default", "msg_3", "PingTest", b"{}", "{}", now, now))
+inbox.close()
+"""
+
+
+@pytest.mark.slow
+def test_a_new_handler_of_the_handlers_page_is_given_what_it_has_missed(folder, environment):
+    (code, *_) = re.findall(r"```python\n(.*?)```", PAGES["src/billhook/handlers/README.md"], re.DOTALL)
+    (folder / "chapter.py").write_text(code)
+    (folder / "before.py").write_text(
+        re.sub(r"@handlers.on\(PaymentFailed.*?(?=@handlers)", "", code, flags=re.DOTALL)
+    )
+    environment["BILLHOOK_INBOX_URL"] = f"sqlite:///{folder}/missed.db"
+    run([sys.executable, "-c", STORE_FAILED_PAYMENTS], folder, environment)
+    run([*BILLHOOK, "worker", "--drain", "before.py"], folder, environment)
+    environment["BILLHOOK_HANDLERS"] = "chapter.py"
+    listed, replayed = ([*BILLHOOK, *shlex.split(line)[1:]] for line in block("command: missed").splitlines())
+
+    missed = json.loads(run([*listed, "--json"], folder, environment))
+    told = run([*replayed, "--yes"], folder, environment)
+    again = json.loads(run([*listed, "--json"], folder, environment))
+    worked = run([*BILLHOOK, "worker", "--drain"], folder, environment)
+
+    assert [one["key"] for one in missed] == ["msg_2", "msg_1"]
+    assert "2 of 2 deliveries replayed" in told
+    assert "2 deliveries handled for the first time" in told
+    assert again == []
+    assert worked.count("outstanding on") == 2
+
+
 STORE_ONE = """
 import os
 from datetime import UTC, datetime
@@ -380,7 +436,7 @@ def test_every_block_of_python_is_typed_as_a_careful_user_has_it(folder, environ
     pytest.importorskip("mypy")
     chapters = "\n".join(text for page, text in PAGES.items() if not page.startswith("examples/"))
     snippets = re.findall(r"(?<!-->\n)```python\n(.*?)```", chapters, re.DOTALL)
-    snippets += [block("run: own_scheme"), block("run: once"), block("run: reading")]
+    snippets += [block("run: own_scheme"), block("run: key_ids"), block("run: once"), block("run: reading")]
     for number, snippet in enumerate(snippets):
         (folder / f"snippet_{number}.py").write_text(snippet)
     (folder / "receiver.py").write_text(sender_recipes.code())

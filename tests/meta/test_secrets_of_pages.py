@@ -11,7 +11,7 @@ import pytest
 from billhook.settings import read_secrets_file
 from billhook.signing import StandardWebhooks
 from support.examples import environment
-from support.pages import PAGES
+from support.pages import PAGES, ROOT
 from support.processes import run_command
 
 RANDOM = re.compile(r"/dev/urandom|\bsecrets\.token_|openssl rand")
@@ -67,3 +67,30 @@ def test_all_examples_with_a_secret_are_tried_and_so_are_the_first_pages() -> No
 
 def test_control_a_line_that_makes_another_secret_each_time_is_noticed(tmp_path: Path) -> None:
     assert pasted(ONCE_MORE, tmp_path) != pasted(ONCE_MORE, tmp_path)
+
+
+READABLE = re.compile(
+    r"install [^|;&\n]*-m 0?6?[0-7]?[0-7][4-7]\b[^|;&\n]*(?:\.env\b|pgpass|secret|token|/notify(?![-.\w]))"
+)
+"""A command that makes a file readable to all which has secrets, or in which users write them."""
+
+
+def lines_that_are_printed_or_shipped() -> list[str]:
+    shipped = [
+        path for path in (ROOT / "deploy").rglob("*") if path.suffix in (".md", ".conf", ".env", ".yaml")
+    ]
+    sources = [
+        path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix not in (".pyc", ".png")
+    ]
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in (*shipped, *sources)]
+    return [line for text in texts for line in text.splitlines()]
+
+
+def test_nothing_that_is_printed_or_shipped_makes_a_readable_file_with_secrets_or_customers_data() -> None:
+    lines = lines_that_are_printed_or_shipped()
+
+    assert [line for line in lines if READABLE.search(line)] == []
+    assert [line for line in lines if "pg_dump --" in line and "umask 077" not in line] == []
+    assert READABLE.search("# install -m 0644 shop.env /etc/shop/shop.env")  # the control
+    assert not READABLE.search("install -m 0640 -g shop shop.env /etc/shop/shop.env")
+    assert READABLE.search("install -m 0644 /dev/null /etc/shop/notify")

@@ -26,6 +26,13 @@ def test_a_table_is_the_one_that_the_code_makes(name: str) -> None:
     assert with_table(name, written(name)) == written(name), "python tests/meta/tables.py --write"
 
 
+def test_the_files_of_deploy_are_made_from_the_templates_of_billhook_deploy() -> None:
+    made = TABLES.repository_files()
+
+    assert {name: (TABLES.DEPLOY / name).read_text(encoding="utf-8") for name in made} == made
+    assert {path.name for path in TABLES.DEPLOY.glob("*.service")} <= made.keys()
+
+
 def test_every_operation_has_a_row_and_no_other_but_those_of_several() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", written("operations"), re.MULTILINE)
 

@@ -1,6 +1,6 @@
-"""Change the source in one place, run the tests of that part, and see whether one fails; some 300 times.
+"""Change the source in one place, run the tests of that part, and see whether one fails; some 500 times.
 
-    python tests/mutation/mutate.py [--area runs] [--seed 29] [--tests CHECKOUT] [--write]
+    python tests/mutation/mutate.py [--area runs] [--seed 29] [--processes 2] [--tests CHECKOUT] [--write]
 
 A mutant is one changed expression or statement, at module level too, where the inbox's rules are SQL. The
 same seed gives the same mutants, but for those of lines that changed. `results.txt` has what became of each,
@@ -31,7 +31,6 @@ from mutants import Mutant, sample_mutants
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).with_name("results.txt")
-PROCESSES = 2
 SECONDS_OF_A_TEST = 60
 PLUGINS = ("pytest_timeout", "pytest_cov", "_hypothesis_pytestplugin", "billhook_pytest")
 
@@ -49,13 +48,8 @@ class Area:
 
 SIGNING = ("tests/unit/signing",)
 INBOX = ("tests/component/inbox", "tests/unit/inbox")
-RUNS = tuple(
-    f"tests/component/inbox/test_{part}.py"
-    for part in (
-        *("runs", "ordering", "claims_by_handler", "claims_of_new_deliveries", "unconfirmed_claims"),
-        *("duplicates", "pending", "workers", "replay"),
-    )
-)
+RUNS = ("tests/component/inbox/running", "tests/component/inbox/operating/test_replay.py")
+COUNTING = "tests/component/inbox/counting"
 AREAS = {
     "signing": Area(
         {
@@ -73,25 +67,34 @@ AREAS = {
         {"receiver/delivery_rules.py": 40, "receiver/wsgi.py": 20},
         ("tests/unit/receiver", "tests/component/receiver", "tests/component/cli/test_check.py"),
     ),
-    "ingest": Area({"inbox/ingest.py": 22}, ("tests/component/inbox/test_conflicts.py", *INBOX)),
+    "event-loop": Area({"receiver/asgi.py": 30}, ("tests/component/receiver",)),
+    "commits": Area(
+        {"inbox/storing/committer.py": 30}, ("tests/component/inbox/storing", "tests/component/receiver")
+    ),
+    "counts": Area({"inbox/counting/counts.py": 30, "inbox/storing/buffered_counts.py": 30}, (COUNTING,)),
+    "ingest": Area(
+        {"inbox/storing/ingest.py": 22}, ("tests/component/inbox/storing/test_conflicts.py", *INBOX)
+    ),
     "runs": Area(
         {
-            "inbox/runs.py": 24,
-            "inbox/planning.py": 8,
-            "inbox/content_duplicates.py": 10,
-            "inbox/transaction.py": 10,
+            "inbox/running/runs.py": 24,
+            "inbox/running/planning.py": 8,
+            "inbox/running/content_duplicates.py": 10,
+            "inbox/running/transaction.py": 10,
         },
         RUNS,
     ),
     "claims": Area(
-        {"inbox/due.py": 12, "inbox/claims.py": 8, "inbox/leases.py": 10},
+        {"inbox/running/due.py": 12, "inbox/running/claims.py": 8, "inbox/running/leases.py": 10},
         RUNS,
     ),
     "limits": Area(
-        {"inbox/limits.py": 22},
+        {"inbox/running/limits.py": 22},
         (*INBOX, "tests/component/engines/test_limits.py", "tests/component/engines/test_pause.py"),
     ),
-    "retention": Area({"inbox/retention.py": 18}, ("tests/component/inbox/test_retention.py", *INBOX)),
+    "retention": Area(
+        {"inbox/counting/retention.py": 18}, ("tests/component/inbox/counting/test_retention.py", *INBOX)
+    ),
     "retry": Area(
         {"handlers/retry.py": 6, "handlers/grouping.py": 4},
         ("tests/unit/handlers", "tests/component/engines"),
@@ -100,9 +103,13 @@ AREAS = {
         {"engines/dispatcher.py": 20},
         ("tests/component/engines/test_dispatching.py", "tests/component/effects", "tests/component/engines"),
     ),
+    "cycle": Area(
+        {"engines/cycle.py": 30, "engines/worker.py": 30},
+        ("tests/component/engines/test_claim_window.py", "tests/component/engines"),
+    ),
     "suspects": Area({"engines/suspects.py": 15}, ("tests/component/engines/test_suspects.py",)),
     "rating": Area(
-        {"sandbox/billing/rating.py": 25},
+        {"sandbox/billing/usage/rating.py": 25},
         ("tests/unit/sandbox", "tests/component/sandbox/test_bills.py"),
     ),
 }
@@ -184,6 +191,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--area", choices=AREAS, action="append", help="only this one; may be repeated")
     parser.add_argument("--seed", default="29")
+    parser.add_argument("--processes", type=int, default=2, help="tests that run at once")
     parser.add_argument("--tests", type=Path, default=ROOT, metavar="CHECKOUT")
     parser.add_argument("--write", action="store_true", help="write results.txt")
     options = parser.parse_args()
@@ -191,10 +199,10 @@ def main() -> int:
     after: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         copies: SimpleQueue[Copy] = SimpleQueue()
-        for number in range(PROCESSES):
+        for number in range(options.processes):
             copies.put(Copy(Path(folder) / str(number), options.tests))
         for name in options.area or AREAS:
-            after |= _try_area(AREAS[name], options.seed, copies)
+            after |= _try_area(AREAS[name], options.seed, copies, options.processes)
     killed = sum(fate == "killed" for fate in after.values())
     summary = f"{len(after)} mutants of seed {options.seed}, {killed} killed, {len(after) - killed} survived"
     print(f"{summary}, in {time.monotonic() - began:.0f} s")
@@ -211,7 +219,7 @@ def main() -> int:
     return 1 if weaker else 0
 
 
-def _try_area(area: Area, seed: str, copies: SimpleQueue[Copy]) -> dict[str, str]:
+def _try_area(area: Area, seed: str, copies: SimpleQueue[Copy], processes: int) -> dict[str, str]:
     mutants = [
         mutant
         for path, number in area.sources.items()
@@ -234,7 +242,7 @@ def _try_area(area: Area, seed: str, copies: SimpleQueue[Copy]) -> dict[str, str
         print(f"{fate}  {mutant.name}", flush=True)
         return fate
 
-    with ThreadPoolExecutor(PROCESSES) as pool:
+    with ThreadPoolExecutor(processes) as pool:
         return dict(zip((mutant.name for mutant in mutants), pool.map(attempt, mutants), strict=True))
 
 

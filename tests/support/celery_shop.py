@@ -16,6 +16,8 @@ from celery import Celery
 from flask import Flask
 
 from billhook import Billhook, Delivery, Handlers, signals
+from billhook.engines.celery import consumers
+from billhook.engines.messages import sweeper
 from billhook.events import ContractCreated, CustomerCreated, Event, InvoiceApproved, PaymentFailed, PingTest
 from support import deadly_handlers
 from support.signing import SECRET
@@ -34,6 +36,7 @@ def create_app(shop: dict[str, Any]) -> Flask:
     celery = Celery("shop", broker=shop["broker"], set_as_current=False)
     celery.conf.update(
         task_default_queue=shop["queue"],
+        task_routes=shop.get("routes"),
         broker_transport_options=shop.get("transport", {}),
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,
@@ -48,8 +51,11 @@ def create_app(shop: dict[str, Any]) -> Flask:
 
 
 def from_environment() -> Flask:
-    """For gunicorn."""
-    return create_app(json.loads(os.environ["SHOP"]))
+    """The app of a process of its own, of which the seconds are that are set here."""
+    shop = json.loads(os.environ["SHOP"])
+    sweeper.REPUBLISH_SECONDS = shop.get("republish", sweeper.REPUBLISH_SECONDS)
+    consumers.LOOK_SECONDS = shop.get("look", consumers.LOOK_SECONDS)
+    return create_app(shop)
 
 
 def _note(path: Path, *facts: object) -> None:

@@ -121,5 +121,6 @@ def clean_up(shop: Shop) -> None:
     import kombu
 
     with kombu.Connection(shop.broker) as connection:
-        connection.default_channel.queue_delete(shop.queue)
+        for queue in (shop.queue, f"{shop.queue}-billing"):
+            connection.default_channel.queue_delete(queue)
         connection.default_channel.exchange_delete(shop.queue)

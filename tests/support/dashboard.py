@@ -13,9 +13,9 @@ from billhook import Handlers
 from billhook.events import InvoiceApproved, PaymentFailed
 from billhook.extension import get_state
 from billhook.inbox import DeliveryFilter
-from billhook.inbox.deliveries import page
-from billhook.inbox.issue_updates import update_issues
-from billhook.inbox.issues import Issue, list_issues
+from billhook.inbox.reading.deliveries import page
+from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.issues import Issue, list_issues
 from support.apps import deliver
 from support.signing import APPROVED
 
@@ -104,7 +104,7 @@ def shop_handlers(broken: list[Exception]) -> Handlers:
                 *broken[0].args
             )  # a new one: an exception collects the frames of each raise
 
-    @handlers.on(InvoiceApproved, name="shop.mail", ordered_by="invoice_id")
+    @handlers.on(InvoiceApproved, name="shop.mail", aliases=["shop.posted"], ordered_by="invoice_id")
     def mail(event: object) -> None: ...
 
     return handlers

@@ -16,8 +16,8 @@ from sqlalchemy import update
 
 from billhook import Delivery, Handlers
 from billhook.events import InvoiceApproved, PingTest
-from billhook.inbox import leases
-from billhook.inbox.schema import run
+from billhook.inbox.running import leases
+from billhook.inbox.tables.schema import run
 
 WAYS = {
     "exits": lambda: os._exit(137),

@@ -5,9 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 from celery import Celery
+from redis import Redis
+from rq import Queue
+from rq.serializers import JSONSerializer
 
 from billhook import Handlers
+from billhook.basics.engine_kinds import ENGINES, Place, engine_options
 from billhook.engines.celery import CeleryEngine
+from billhook.engines.rq import RQEngine
 from billhook.events import EVENT_TYPES, CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
@@ -102,3 +107,30 @@ def celery_engine(app, published=None, lease_seconds=30.0):
     engine = CeleryEngine(state.inbox, state.dispatcher, celery_app(), lease_seconds=lease_seconds)
     engine._publish_all = ([] if published is None else published).extend
     return engine
+
+
+def rq_engine(app, published=None, lease_seconds=30.0):
+    """Return an RQ engine for the app's inbox; what it would publish is added to the list `published`."""
+    state, queue = get_state(app), Queue("shop", connection=Redis(port=1), serializer=JSONSerializer)
+    engine = RQEngine(state.inbox, state.dispatcher, queue, lease_seconds=lease_seconds)
+    engine._publish_all = ([] if published is None else published).extend
+    return engine
+
+
+FOREIGN = {"celery": celery_engine, "rq": rq_engine}
+"""What makes each engine whose workers another program starts; its messages are handled by `execute`."""
+EVERY_ENGINE = [*engine_options()]
+"""For tests of what every engine promises."""
+
+
+def foreign_engine(name, app, published=None):
+    """Return an engine of FOREIGN for the app's inbox; None for one of ours."""
+    if not ENGINES[name].is_foreign:
+        return None
+    assert name in FOREIGN, f"no test runs the engine {name}: add what makes one to FOREIGN"
+    return FOREIGN[name](app, published)
+
+
+def option_for(name):
+    """Return BILLHOOK_ENGINE for an app whose deliveries a test has handled by that engine."""
+    return name if ENGINES[name].place is not Place.WORKER else "worker"

@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import datetime
 
 from billhook.inbox import Inbox
-from billhook.inbox.overview import read_totals
+from billhook.inbox.watching.overview import read_totals
 
 
 def totals(inbox: Inbox) -> Counter[tuple[str, str, str]]:

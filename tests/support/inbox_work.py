@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from billhook.basics.process_identity import own_process
 from billhook.inbox import (
     Counted,
     Deliveries,
@@ -16,27 +17,21 @@ from billhook.inbox import (
     RunPlan,
     RunState,
     WorkerRecord,
-    actions,
-    deliveries,
-    issue_updates,
-    issues,
-    lost_workers,
-    notifications,
-    operations,
-    overview,
-    pace,
-    search_scope,
-    searches,
-    shares,
-    worker_list,
-    workers,
 )
-from billhook.inbox.counts import Counts
-from billhook.inbox.filters import STATES
-from billhook.inbox.records import ContentKey
-from billhook.inbox.retention import Cutoffs
-from billhook.inbox.states import DeliveryState
-from billhook.inbox.unread import RoundRobin
+from billhook.inbox.counting import unconsumed
+from billhook.inbox.counting.counts import Counts
+from billhook.inbox.counting.retention import Cutoffs
+from billhook.inbox.operating import actions, operations, subscriptions, takeover
+from billhook.inbox.reading import deliveries, search_scope, searches, worker_list
+from billhook.inbox.reading import handler_shares as shares
+from billhook.inbox.running import handler_lists, lost_workers, workers
+from billhook.inbox.running.filters import STATES
+from billhook.inbox.running.handler_lists import HandlerList, Lacking, ListNote, TypeFilter
+from billhook.inbox.running.unread import RoundRobin
+from billhook.inbox.tables.records import ContentKey
+from billhook.inbox.tables.states import DeliveryState
+from billhook.inbox.watching import backlog_pace as pace
+from billhook.inbox.watching import deaths, disagreements, issue_updates, issues, notifications, overview
 from support.inbox_view import NOON, incoming
 from support.runs import LEASE, OWNER, at, claim, planned, result_of, settle
 
@@ -50,6 +45,7 @@ def do_everything(inbox: Inbox) -> None:
     """Store, plan, run and end deliveries in every way, look at them, change them, and delete them."""
     store(inbox)
     run_by_workers(inbox)
+    read_by_workers(inbox)
     limit_handlers(inbox)
     look(inbox)
     change(inbox)
@@ -99,6 +95,7 @@ def run_by_workers(inbox: Inbox) -> None:
         options = {
             "ordered": RunOptions("key"),
             "newest": RunOptions("key", newest_only=True),
+            "newest by": RunOptions("key", newest_only=True, newest_key="23"[number % 2]),
             "once": RunOptions(content_key=content),
         }
         with inbox.transaction(OWNER) as transaction:
@@ -138,6 +135,26 @@ def run_by_workers(inbox: Inbox) -> None:
         transaction.settle([result_of(new, seconds=202)], lambda: at(202))
 
 
+def read_by_workers(inbox: Inbox) -> None:
+    """A reading that is tried again alone, and ends with the plan of its delivery."""
+    delivery_id = plan_reading(inbox, "read", 203)
+    (first,) = claim(inbox, seconds=203, only=delivery_id)
+    with inbox.transaction(OWNER) as transaction:
+        transaction.settle([result_of(first, RunState.DUE, 203, due=204, error="e")])
+        transaction.end_readings({}, [first.lease], at(203))
+    (second,) = claim(inbox, seconds=204, only=delivery_id)
+    with inbox.transaction(OWNER) as transaction:
+        transaction.end_readings({second.lease: RunPlan(delivery_id)}, [], at(204))
+
+
+def plan_reading(inbox: Inbox, key: str, seconds: float) -> int:
+    delivery_id = inbox.put(incoming(key)).delivery_id
+    options = {"reading A": RunOptions("source")}
+    with inbox.transaction(OWNER) as transaction:
+        transaction.plan([RunPlan(delivery_id, tuple(options), options=options)], at(seconds))
+    return delivery_id
+
+
 def limit_handlers(inbox: Inbox) -> None:
     """Handlers with limits, and one that is paused because of its failures."""
     for number in range(3):
@@ -158,8 +175,41 @@ def limit_handlers(inbox: Inbox) -> None:
     inbox.resume_handler("rated")
     inbox.record_worker(WorkerRecord("a", "worker", 1, NOON), at(217))
     inbox.worker_seen_at()
+    inbox.record_stopping("a")
     inbox.record_stop("a")
     inbox.record_worker(WorkerRecord("b", "worker", 1, NOON), at(218))
+    compare_lists(inbox)
+
+
+def compare_lists(inbox: Inbox) -> None:
+    """Processes with other handlers than others, and what they leave to each other."""
+    lists = [HandlerList({"PingTest": {name: ()}, "": {}}, {}) for name in ("plain", "other")]
+    numbers = [inbox.record_list(each, at(218)) for each in (*lists, *lists)]
+    for number, each in enumerate(lists):
+        inbox.record_worker(WorkerRecord(f"listed {number}", "worker", 1, NOON), at(218), each)
+    inbox.live_lists(at(219))
+    rename_a_handler(inbox)
+    for types in (lists[0].plans_as(lists[1]), TypeFilter(frozenset({"PingTest"}))):
+        inbox.poll(2, types=types, alive_since=at(218))
+        inbox.waits_since(types)
+        inbox.pending({}, received_before=at(300), now=at(300), limit=2, types=types)
+        deliveries.is_busy(inbox, at(300), types=types)
+        with inbox.database.read() as connection:
+            handler_lists.count_left_out(connection, types)
+    with inbox.transaction(OWNER) as transaction:
+        transaction.note = ListNote(numbers[0], at(219), {numbers[1]: Lacking(1, {"other": 1})})
+
+
+def rename_a_handler(inbox: Inbox) -> None:
+    """A handler with runs in one order under its former name and under its own, which then has another."""
+    newest = RunOptions("renamed", newest_only=True, newest_key="")
+    names = {"renamed": HandlerLimits(("renamed", "former")), "former": HandlerLimits(("renamed", "former"))}
+    for number, name in enumerate(("former", "renamed", "renamed")):
+        delivery_id = inbox.put(incoming(f"renamed {number}")).delivery_id
+        with inbox.transaction(OWNER, names) as transaction:
+            transaction.plan([RunPlan(delivery_id, (name,), options={name: newest})], at(219))
+    for aliases in ({"renamed": ("former",)}, {}):
+        inbox.record_list(HandlerList({"PingTest": {"renamed": ()}, "": {}}, aliases), at(219))
 
 
 FILTERS: dict[str, list[Any]] = {
@@ -176,6 +226,7 @@ FILTERS: dict[str, list[Any]] = {
     "release": ["r"],
     "contains": ["inv_1"],
     "handler": ["plain"],
+    "without_handler": ["plain", ("plain", "former")],
     "twins": [True],
     "conflicts": [True],
     "decided": [True],
@@ -199,6 +250,11 @@ def look(inbox: Inbox) -> None:
     issues.list_open(inbox)
     worker_list.list_workers(inbox, at(300))
     lost_workers_of(inbox)
+    with inbox.database.read() as connection:
+        disagreements.read_disagreement(connection, at(219))
+        unconsumed.read_unconsumed(connection, at(219))
+        disagreements.read_left_out(connection, at(219))
+        disagreements.read_lacking(connection, at(0))
     found = issues.list_issues(inbox, list(issues.IssueState), ids=None)
     issues.list_issues(inbox, subject="plain")
     issues.by_hour(inbox, found, at(300))
@@ -250,6 +306,9 @@ def look(inbox: Inbox) -> None:
     with actions.recorded(inbox, "alice", "acknowledge", f"issue {found[0].id}", at(300)) as action:
         action.add(1, [1])
     actions.issues_acted_on(inbox, actions.list_actions(inbox, 10, below=100, since=at(0)))
+    terms = subscriptions.terms_of("https://api.example", "https://shop.example", {"event_type": "PingTest"})
+    subscriptions.remember(inbox, "alice", terms, at(300))
+    subscriptions.forget(inbox, [one.id for one in subscriptions.list_subscriptions(inbox)])
 
 
 def lost_workers_of(inbox: Inbox) -> None:
@@ -260,6 +319,11 @@ def lost_workers_of(inbox: Inbox) -> None:
         lost_workers.read_lost_workers(connection, at(400))
         lost_workers.read_lost_beside(connection, "lost")
         workers.expects_worker(connection)
+    process = own_process()._replace(pid_ticks=1)._asdict()
+    inbox.record_worker(WorkerRecord("ended", "worker", 1, at(380), **process), at(380))
+    deaths.record_deaths(inbox, at(381))
+    deaths.record_death_of_child(inbox, 7, at(380), at(381))
+    deaths.lost_before(inbox, OWNER, at(382))
 
 
 def change(inbox: Inbox) -> None:
@@ -277,6 +341,11 @@ def change(inbox: Inbox) -> None:
     settle(inbox, dead[1:], RunState.DEAD, 501, group="bug")
     issue_updates.update_issues(inbox, at(502))
     issues.list_issues(inbox, list(issues.IssueState), ids=None)
+    operations.replay(inbox, ids, at(502), all_handlers=True, is_missing=lambda *_: True)
+    takeover.take_over(
+        inbox, [dead[0].delivery.delivery_id], at(502), handler=dead[0].handler, to="other",
+        to_names=("other",), options=lambda *_: RunOptions("key", newest_only=True),
+    )  # fmt: skip
     operations.discard(inbox, ids[:2], "lost", at(502))
     operations.erase(inbox, ids[:4], at(503), discard_unfinished=True)
     issue_updates.update_issues(inbox, at(503))
@@ -284,6 +353,7 @@ def change(inbox: Inbox) -> None:
 
 def maintain(inbox: Inbox) -> None:
     """What a worker does beside its work: counts, retention, and what is forgotten."""
+    plan_reading(inbox, "being read", 600)
     for seconds in (600, 620, 640):
         inbox.advance_watermark(at(seconds))
     inbox.compact_counts(at(30 * DAY))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
-from billhook.inbox import revision
+from billhook.inbox.tables import revision
 
 NEXT = f"{int(revision.REVISION) + 1:04}"
 _MIGRATION = f"""

@@ -17,7 +17,7 @@ from typing import Any
 
 from gunicorn import version_info
 
-from billhook.gunicorn_compat import OLDEST
+from billhook.servers.gunicorn_compat import OLDEST
 from support.inbox_view import place_of, rows
 from support.postgres import unavailable
 from support.processes import clean_environment, logged, until

@@ -18,10 +18,10 @@ from support.query_plans import listening
 
 FOLDER = Path(billhook.inbox.__file__).parent
 EXECUTING = {"execute", "exec_driver_sql", "execute_each", "fetch", "apply"}
-OF_HELPERS = re.compile(r"(sqlite|postgres)/|sql\.py|inbox\.py Inbox\.(fetch|apply)$")
+OF_HELPERS = re.compile(r"(sqlite|postgres)/|tables/sql\.py|inbox\.py Inbox\.(fetch|apply)$")
 """They execute what another module asks for."""
 OF_CONNECTIONS = re.compile(
-    "(sqlite|postgres)/(backup|clock|database|driver|file|library|roles|waker).py|migrations/|revision.py"
+    "(sqlite|postgres)/(backup|clock|database|driver|file|library|roles|waker).py|migrations/|tables/revision.py"
 )
 """Not of deliveries and runs: how a connection is opened, a schema upgraded, a transaction begun."""
 

@@ -9,8 +9,8 @@ import sys
 import threading
 import time
 
-from billhook.cli.heartbeat import HeartbeatSender
-from billhook.cli.processes import Supervisor
+from billhook.supervising.heartbeat import HeartbeatSender
+from billhook.supervising.processes import Supervisor
 from support.processes import until
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
+from billhook.basics.printable import PrintableFormatter
 from billhook.logs import EscapedTracebacks, JsonFormatter, fields, set_up_logging
-from billhook.printable import PrintableFormatter
 
 FORGED = "x\n2026-11-21 INFO billhook: all is well \x1b[2J\u202e"
 

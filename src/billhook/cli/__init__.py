@@ -25,6 +25,7 @@ _COMMANDS = {
     "db": "Show and upgrade the inbox's schema; back up and restore the inbox.",
     "deliveries": "List, follow, show, replay, forward, discard, export, prune and erase deliveries.",
     "demo": "See it work on this machine.",
+    "deploy": "Write the files that bring this app to production, for review.",
     "doctor": "Find out what is wrong, and what to do about it.",
     "events": "List the event types; with TYPE, its fields and a sample.",
     "failures": "List what is wrong, by its bug; acknowledge, resolve and ignore issues.",
@@ -39,6 +40,7 @@ _COMMANDS = {
     "serve": "Receive and handle deliveries: gunicorn and a worker.",
     "status": "Show what needs attention, what waits, what was refused; with --details types and handlers.",
     "subscribe": "Subscribe a URL to every event type that has a handler.",
+    "subscriptions": "List what billhook has subscribed; forget one.",
     "worker": "Call the handlers of received deliveries.",
     "workers": "List the workers of the last day, and what each runs now.",
 }
@@ -50,6 +52,7 @@ _MODULES = {
     "notify": "failures",
     "options": "manual",
     "runbook": "manual",
+    "subscriptions": "subscribe",
     "worker": "serve",
 }
 """Of the commands that share a module with another."""

@@ -17,7 +17,7 @@ from billhook.cli.api_calls import limit_option, open_client, print_items, print
 from billhook.cli.params import TEXT, TIME, as_json, flag, moment, option
 from billhook.client.operations import GROUPS, OPERATIONS
 from billhook.clock import format_time
-from billhook.program import in_program
+from billhook.errors.program import in_program
 from billhook.resources import MAX_PAGE_EVENTS
 
 _READS = (

@@ -12,6 +12,7 @@ import socket
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -25,8 +26,10 @@ from typing import BinaryIO, Final
 
 import click
 
+from billhook.basics.file_modes import open_new
 from billhook.cli.output import UsageConfigError, printable
 from billhook.cli.params import TCP_BIND, integer, listen, option
+from billhook.servers.accepting import accept_connections
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,20}) (\S{1,8192}) HTTP/1\.[01]")
@@ -157,9 +160,10 @@ def capture(folder: Path, bind: str, answer: int, max_files: int, max_mb: int, c
         sys.stdout.flush()
         listening.settimeout(0.2)  # `stop` is looked at a few times a second
         threads = stack.enter_context(ThreadPoolExecutor(_CONNECTIONS))
-        while not (stop.is_set() or recorder.recorded == count):
-            with suppress(TimeoutError, ConnectionError):
-                threads.submit(_serve, listening.accept()[0], recorder, answer)
+        for connection in accept_connections(
+            listening, lambda: stop.is_set() or recorder.recorded == count, _ReportOnce()
+        ):
+            threads.submit(_serve, connection, recorder, answer, time.monotonic() + _SECONDS)
     click.echo(f"{recorder.recorded} recorded")
 
 
@@ -175,6 +179,21 @@ def _make_own_folder(folder: Path) -> None:
             f"--to {folder} is open to other users, and requests hold credentials: run `chmod 700` on it, or "
             "name a new folder"
         )
+
+
+class _ReportOnce:
+    """Says on standard error that connections wait, once: a stranger who opens them must not fill the log."""
+
+    _said = False
+
+    def __call__(self, error: OSError) -> None:
+        if not self._said:
+            self._said = True
+            click.echo(
+                f"no more connections for now: {error.strerror}; those that are open end within {_SECONDS:g} "
+                "seconds, and what waits is recorded then. If they are your senders', raise `ulimit -n`.",
+                err=True,
+            )
 
 
 @dataclass
@@ -197,8 +216,7 @@ class _Recorder:
                 if len(sizes) >= self.max_files or sum(sizes) + len(raw) > self.max_bytes:
                     full = "not recorded: the folder is full (--max-files, --max-mb)"
                     return f"{full}; delete files, or name another"
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-                with os.fdopen(descriptor, "wb") as stream:
+                with os.fdopen(open_new(path), "wb") as stream:
                     stream.write(raw)
             except OSError as error:
                 return f"not recorded: {path}: {error.strerror}"
@@ -214,10 +232,11 @@ class _Recorder:
                         yield each.stat().st_size
 
 
-def _serve(connection: socket.socket, recorder: _Recorder, answer: int) -> None:
+def _serve(connection: socket.socket, recorder: _Recorder, answer: int, end_at: float) -> None:
+    """Record a connection's request. `end_at` ends it, also if it has waited for its turn until then."""
     with connection, suppress(OSError):
         connection.settimeout(None)
-        end = threading.Timer(_SECONDS, connection.shutdown, [socket.SHUT_RD])
+        end = threading.Timer(max(0.0, end_at - time.monotonic()), connection.shutdown, [socket.SHUT_RD])
         end.start()
         try:
             with connection.makefile("rb") as stream:

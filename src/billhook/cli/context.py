@@ -13,16 +13,21 @@ import click
 from flask import Flask
 from flask.cli import ScriptInfo
 
+from billhook.basics.engine_kinds import ENGINES, WORKER
 from billhook.cli.output import UsageConfigError, say
 from billhook.doctor import inbox as doctor
 from billhook.errors import BillhookError, ConfigError
+from billhook.errors.program import no_variables, program
 from billhook.extension import get_settings, get_state
-from billhook.handlers import Handlers
+from billhook.handlers import ConnectedHandlers, Handlers, connect
 from billhook.inbox import Inbox
 from billhook.settings import Settings, from_environ
 from billhook.standalone import create_app, load_handlers, refuse_apps
 
 _PACKAGE = str(Path(__file__).parents[1])
+LOGIN_ID = Path("/proc/self/loginuid")
+"""The id of the user that logged in. Only a process with CAP_AUDIT_CONTROL can change it."""
+_NO_LOGIN = 2**32 - 1
 
 
 def environment(handlers: Sequence[str] = ()) -> dict[str, str]:
@@ -40,21 +45,23 @@ def environment(handlers: Sequence[str] = ()) -> dict[str, str]:
 
 
 def worker_environment(handlers: Sequence[str] = ()) -> dict[str, str]:
-    """Return `environment` with the engine `worker`. Raises ConfigError for a wrong engine, and for celery.
+    """Return `environment` with the engine `worker`.
 
-    The workers of the celery engine are started by Celery.
+    Raises ConfigError for a wrong engine, and for one whose workers another program starts.
     """
     environ = environment(handlers)
-    if load_settings(environ).engine == "celery":
-        how = "`celery -A MODULE:NAME worker`"
-        if user_app() is None:
+    kind = ENGINES[load_settings(environ).engine]
+    if kind.is_foreign:
+        own_app = user_app() is not None
+        how = f"`{kind.start_command(own_app=own_app)}`"
+        if not own_app:
             receiver = "gunicorn -c python:billhook.gunicorn_conf 'billhook.standalone:create_asgi_app()'"
-            how = f"`celery -A billhook.standalone:celery worker`, and the receiver as `{receiver}`"
+            how = f"{how}, and the receiver as `{receiver}`"
         raise ConfigError(
-            f"BILLHOOK_ENGINE is celery, so handlers run in Celery's workers: start them as {how}; "
+            f"BILLHOOK_ENGINE is {kind.name}, so {kind.sentence}: start them as {how}; "
             "for billhook's own workers set BILLHOOK_ENGINE=worker"
         )
-    return {**environ, "BILLHOOK_ENGINE": "worker"}
+    return {**environ, "BILLHOOK_ENGINE": WORKER.name}
 
 
 def user_app() -> Flask | None:
@@ -121,6 +128,26 @@ def import_handlers(names: Sequence[str] = (), *, to_run: bool = False) -> list[
         return groups
 
 
+class _Sender:
+    """Replace an app as a sender. Not object(): signals need a weak reference, an id can be reused."""
+
+
+def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
+    """Return the handlers of the user's app, or of the modules, without an inbox. Raises ConfigError."""
+    # Not `create_app`, which would need secrets and create an inbox: handlers are listed before both exist.
+    groups = import_handlers(names, to_run=True)
+    app = user_app()
+    if app is not None:
+        return get_state(app).handlers
+    sender = _Sender()
+    for group in groups:
+        connect(group.freeze(), sender)
+    connected = ConnectedHandlers(sender)
+    # Only now, with all modules imported: two of them may use the same name.
+    connected.check_names()
+    return connected
+
+
 def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the options in force, with secrets, without opening an inbox."""
     app = user_app()
@@ -160,14 +187,32 @@ def _registered_at(error: BillhookError) -> str:
 
 
 def operator() -> str:
-    """Return the name of the operating system's user, for the record of actions; with sudo, who used it."""
+    """Return who runs this command, for the record of actions: the person before the account.
+
+    It is who logged in, as the kernel keeps it through sudo and runuser; else the account, with whom
+    SUDO_USER names, which any user can set.
+    """
+    account, person = os.getuid(), _login_id()
+    if person is not None and person != account:
+        return f"{_user_name(person)} (as {_user_name(account)})"
+    name, said = _user_name(account), os.environ.get("SUDO_USER")
+    return f"{name} (said to be {said})" if person is None and said and said != name else name
+
+
+def _login_id() -> int | None:
+    """Return the id of the user that logged in; None for what no login started, such as a service."""
     try:
-        name = pwd.getpwuid(os.getuid()).pw_name
+        number = int(LOGIN_ID.read_text(encoding="ascii"))
+    except (OSError, ValueError):  # a kernel without auditing has no such file
+        return None
+    return None if number == _NO_LOGIN else number
+
+
+def _user_name(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
     except KeyError:  # a container may have no entry for its user
-        name = f"user {os.getuid()}"
-    # Only root's word counts: any user can set the variable.
-    before = os.environ.get("SUDO_USER") if os.getuid() == 0 else None
-    return f"{name} (sudo by {before})" if before else name
+        return f"user {number}"
 
 
 @contextmanager
@@ -193,9 +238,11 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
                 f"the inbox's folder {folder} does not exist: make it, or correct BILLHOOK_INBOX_URL"
             )
         command = " ".join(click.get_current_context().command_path.split()[1:])
+        # With BILLHOOK_COMMAND, which the hint would name instead, the command is known.
+        mounted = f"; in a Flask app: flask --app … billhook {command}" if program() == "billhook" else ""
         raise ConfigError(
             f"there is no inbox at {place}: start the receiver (`billhook serve`), or "
-            f"set BILLHOOK_INBOX_URL; in a Flask app: flask --app … billhook {command}"
+            f"set BILLHOOK_INBOX_URL{mounted}{no_variables()}"
         )
     try:
         yield inbox

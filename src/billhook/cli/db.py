@@ -10,14 +10,14 @@ from pathlib import Path
 
 import click
 
+from billhook.basics.printable import counted
 from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, progress
 from billhook.cli.params import as_json
 from billhook.cli.selection import YES, confirm
 from billhook.errors import ConfigError, SchemaForbidden, SchemaMismatch
-from billhook.inbox.revision import REVISION, any_schema
-from billhook.printable import counted
-from billhook.program import in_program
+from billhook.errors.program import in_program, no_variables
+from billhook.inbox.tables.revision import REVISION, any_schema
 
 
 @click.group()
@@ -105,6 +105,7 @@ def backup(file: Path) -> None:
         if inbox.is_missing:  # of an app
             raise ConfigError(
                 f"there is no inbox to back up at {inbox.database.display_url}: set BILLHOOK_INBOX_URL"
+                f"{no_variables()}"
             )
         with _pages("backing up") as pages:
             deliveries = inbox.database.back_up(file, pages)

@@ -12,20 +12,20 @@ from shlex import quote
 
 import click
 
+from billhook.basics.printable import counted
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress, say
 from billhook.cli.params import FiniteNumber, flag, option
 from billhook.cli.selection import Found, Selection, confirm, confirming, recording, selecting
+from billhook.errors.program import in_program
 from billhook.events.inspection import names_customer, search_parts
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
-from billhook.inbox.deliveries import count, in_batches, page
-from billhook.inbox.operations import DiscardResult, EraseResult, empty_log
-from billhook.inbox.operations import discard as discard_these
-from billhook.inbox.operations import erase as erase_these
-from billhook.inbox.retention import PRUNABLE, Cutoffs, PruneResult
-from billhook.inbox.searches import search_bodies
-from billhook.printable import counted
-from billhook.program import in_program
+from billhook.inbox.counting.retention import PRUNABLE, Cutoffs, PruneResult
+from billhook.inbox.operating.operations import DiscardResult, EraseResult, empty_log
+from billhook.inbox.operating.operations import discard as discard_these
+from billhook.inbox.operating.operations import erase as erase_these
+from billhook.inbox.reading.deliveries import count, in_batches, page
+from billhook.inbox.reading.searches import search_bodies
 
 _STATES = ("done", "dead", "quarantined")
 _ALL_STATES = (*_STATES, "pruned", "erased")

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from billhook.basics.printable import first_line
 from billhook.cli.context import load_settings, open_inbox, user_app
 from billhook.cli.deletion import discard, erase, prune
 from billhook.cli.forward import Outage, forward
@@ -31,17 +32,18 @@ from billhook.cli.params import DELIVERY_ID, ShowGroup, as_json, flag, moment, o
 from billhook.cli.replay import replay, resend
 from billhook.cli.selection import Selection, no_match, recording, selecting
 from billhook.clock import format_time
-from billhook.errors import PayloadError
+from billhook.errors import ModelFailed, PayloadError
+from billhook.errors.program import in_program
 from billhook.events import Event
+from billhook.events.own_models import guarded
 from billhook.events.type_field import parse_unread
 from billhook.extension import configured_scheme
 from billhook.inbox import Deliveries, DeliveryDetails, RunState
-from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, with_runs
-from billhook.inbox.deliveries import export as export_these
-from billhook.inbox.filters import FILTERS
-from billhook.inbox.search_scope import page_with_unread, read_scope
-from billhook.inbox.states import DeliveryStatus
-from billhook.program import in_program
+from billhook.inbox.reading.deliveries import ListedDelivery, RunDetails, count, details, with_runs
+from billhook.inbox.reading.deliveries import export as export_these
+from billhook.inbox.reading.search_scope import page_with_unread, read_scope
+from billhook.inbox.running.filters import FILTERS
+from billhook.inbox.tables.states import DeliveryStatus
 from billhook.receiver.masking import masked_headers, signature_headers
 from billhook.signing.source import DEFAULT_SOURCE
 
@@ -97,10 +99,15 @@ def _print_line(one: DeliveryDetails, *, as_json: bool) -> None:
     received = summary.received_at.isoformat(" ", "milliseconds").removesuffix("+00:00")
     about = summary.identifiers
     if one.status == "received":  # it is planned some milliseconds later
-        with suppress(PayloadError):
+        try:
             event = parse_unread(summary.event_type, summary.type_field, one.body)
             summary = replace(summary, event_type=event.type)
-            about = event.identifying_values() if isinstance(event, Event) else ()
+            with guarded(event.type):
+                about = event.identifying_values() if isinstance(event, Event) else ()
+        except ModelFailed as error:
+            about = (first_line(str(error)),)
+        except PayloadError:
+            pass  # its state says it, some milliseconds later
     cells = (received, summary.id, summary.type_text, one.status, summary.source, summary.key)
     # Of the same widths in every line, for each is printed before the next is known.
     padded = [printable(cell).ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)]

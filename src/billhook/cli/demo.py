@@ -34,14 +34,14 @@ from billhook.cli.demo_expectations import (
 from billhook.cli.demo_handlers import NOTES
 from billhook.cli.output import CliError, print_json, print_table, printable, progress, say
 from billhook.cli.params import as_json, flag
-from billhook.cli.processes import Process, spawn, stop_all
 from billhook.cli.serve import web_command, worker_command
 from billhook.errors import InboxUnavailable, MissingExtra, SandboxError
+from billhook.errors.program import install_command
 from billhook.fields import strict_json
 from billhook.inbox import DeliveryFilter, Inbox
-from billhook.inbox.deliveries import page
+from billhook.inbox.reading.deliveries import page
 from billhook.posting import HttpPoster, HttpReply
-from billhook.program import install_command
+from billhook.supervising.processes import Process, spawn, stop_all
 
 if TYPE_CHECKING:
     from billhook.sandbox import Sandbox

@@ -18,16 +18,25 @@ from typing import Any
 
 import click
 
+from billhook.basics.type_names import ANY_TYPE_NAME
 from billhook.cli.capture import RawRequest, parse_request
-from billhook.cli.context import environment, handlers_argument, load_app, load_settings, open_inbox, user_app
-from billhook.cli.handlers import load_subscribers
+from billhook.cli.context import (
+    environment,
+    handlers_argument,
+    load_app,
+    load_settings,
+    load_subscribers,
+    open_inbox,
+    user_app,
+)
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable
-from billhook.cli.params import FILE, PATH, TIME, DefaultGroup, as_json, integer, option
+from billhook.cli.params import PATH, SECRET_FILE, TIME, DefaultGroup, as_json, integer, option
 from billhook.clock import format_time
 from billhook.doctor.checks import examine, run_checks
 from billhook.doctor.examined import Setup
 from billhook.doctor.finding import Finding, finding_of
 from billhook.errors import BillhookError, ConfigError, PayloadError, SignatureError
+from billhook.errors.program import no_variables
 from billhook.events.type_field import parse_unread
 from billhook.extension import configured_scheme, default_source
 from billhook.receiver.blueprint import webhook_routes
@@ -36,7 +45,6 @@ from billhook.settings import read_secrets_file
 from billhook.signing.schemes import SCHEMES
 from billhook.signing.search import FoundScheme, SearchResult, search
 from billhook.signing.source import DEFAULT_SOURCE, TYPE_HEADER, Source
-from billhook.type_names import ANY_TYPE_NAME
 
 
 @click.group(cls=DefaultGroup, default="examine", subcommand_metavar="[HANDLERS]... | signature [ARGS]...")
@@ -44,8 +52,9 @@ def doctor() -> None:
     """Examine options, secrets, inbox, handlers, gunicorn's settings and a sample of stored deliveries.
 
     HANDLERS are modules or .py files, as `worker` takes them; the default is BILLHOOK_HANDLERS. Each finding
-    says why it matters and what to do. It changes nothing, and sends nothing. Exit code 1 if a finding is an
-    error, 0 for warnings and notes. `billhook check` sends a probe through the app.
+    says why it matters and what to do. It changes nothing and delivers nothing, but asks Celery's workers
+    which queues they consume. Exit code 1 if a finding is an error, 0 for warnings and notes. `check` sends a
+    probe through the app.
 
     \b
     Examples:
@@ -171,7 +180,11 @@ _MAX_FILE_BYTES = 32 * 1024 * 1024
     PATH,
     required=True,
 )
-@option("--secret-file", "A file with the secret, or several, newest first. Default: BILLHOOK_SECRETS.", FILE)
+@option(
+    "--secret-file",
+    "A file with the secret, or several, newest first. Default: BILLHOOK_SECRETS.",
+    SECRET_FILE,
+)
 @option(
     "--at captured_at",
     "When the request was captured: an age (2h) or ISO 8601. Default: when the file was last changed.",
@@ -206,7 +219,9 @@ def signature(
         read_secrets_file(secret_file, "--secret-file") if secret_file else load_settings().read_secrets()
     )
     if not secrets:
-        raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
+        raise ConfigError(
+            f"no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE{no_variables()}"
+        )
     result = search(
         request.headers, request.body, secrets, target=request.target, type_header=_types_place()[0],
         captured_at=captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC),

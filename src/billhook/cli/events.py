@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from billhook.cli.context import import_handlers
 from billhook.cli.output import print_json, print_table, print_wire
 from billhook.cli.params import as_json, flag
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, ModelFailed
 from billhook.events import EVENT_TYPES, Event, sample
 from billhook.events.inspection import event_json_schema, event_summary, schema_fields
+from billhook.events.own_models import guarded
 from billhook.fields.model import describe_invalid
 
 
@@ -81,11 +82,14 @@ def _show(model: type[Event]) -> None:
 def sample_body(model: type[Event]) -> bytes:
     """Return the body of a sample. Raises ConfigError for fields of a type of the user's that have none."""
     try:
-        return sample(model).to_json()
-    except ValidationError as error:
+        with guarded(model.type):
+            return sample(model).to_json()
+    except ModelFailed as error:
+        if not isinstance(error.__cause__, ValidationError):
+            raise ConfigError(f"no sample of {model.type} can be made: {error}") from None
         raise ConfigError(
-            f"no sample of {model.type} can be made ({describe_invalid(error)}): give the field one, "
-            "Field(examples=[…])"
+            f"no sample of {model.type} can be made ({describe_invalid(error.__cause__)}): give the field "
+            "one, Field(examples=[…])"
         ) from None
 
 

@@ -17,12 +17,13 @@ from billhook.cli.params import DURATION, TEXT, DefaultGroup, as_json, moment, o
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, format_time
 from billhook.engines.watch import Watch
+from billhook.errors.program import in_program, no_variables
 from billhook.inbox import Inbox
-from billhook.inbox.actions import Action, issues_acted_on, list_actions
-from billhook.inbox.condition_checks import number_text
-from billhook.inbox.conditions import condition_of
-from billhook.inbox.issue_updates import update_issues
-from billhook.inbox.issues import (
+from billhook.inbox.operating.actions import Action, issues_acted_on, list_actions
+from billhook.inbox.reading.handler_shares import first_release, read_share
+from billhook.inbox.watching.conditions import number_text
+from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.issues import (
     Issue,
     IssueState,
     by_hour,
@@ -32,11 +33,10 @@ from billhook.inbox.issues import (
     list_issues,
     newest_traceback,
 )
-from billhook.inbox.occurrences import IssueKind
-from billhook.inbox.overview import read_overview
-from billhook.inbox.shares import first_release, read_share
+from billhook.inbox.watching.judgement import condition_of
+from billhook.inbox.watching.occurrences import IssueKind
+from billhook.inbox.watching.overview import read_overview
 from billhook.notify import read_addresses
-from billhook.program import in_program
 
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
 _SHORTEST_ID = 4
@@ -346,6 +346,7 @@ def _notify_file() -> str:
         raise CliError(
             "BILLHOOK_NOTIFY_FILE is not set: name a file with an address on each line, such as "
             "mailto://USER:PASSWORD@example.com, slack://TOKEN/#channel or json://example.com/hook"
+            f"{no_variables()}"
         )
     return path
 

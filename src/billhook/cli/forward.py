@@ -20,17 +20,17 @@ from urllib.parse import urlsplit
 
 import click
 
+from billhook.basics.printable import counted, first_line, printable
 from billhook.cli.context import open_inbox, user_app
 from billhook.cli.output import print_json_line, progress, say, took
-from billhook.cli.params import FILE, flag, is_local, option
+from billhook.cli.params import SECRET_FILE, flag, is_local, option
 from billhook.cli.selection import RATE, Found, Selection, confirm, confirming, recording, selecting
 from billhook.cli.send import SCHEME, TIMEOUT, parse_target, print_answers, signing_settings
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.extension import configured_scheme
 from billhook.inbox import Deliveries, DeliveryDetails, Inbox
-from billhook.inbox.deliveries import details
+from billhook.inbox.reading.deliveries import details
 from billhook.posting import HttpPoster, sign
-from billhook.printable import counted, first_line, printable
 from billhook.receiver.blueprint import webhook_routes
 from billhook.settings import read_secrets_file
 
@@ -55,7 +55,7 @@ _RECORDED_AT_ONCE = 100
 @option(
     "--secret-file",
     "A file with the secret that this receiver knows (for timestamped-rsa: the private key).",
-    FILE,
+    SECRET_FILE,
     required=True,
 )
 @SCHEME
@@ -97,7 +97,7 @@ def forward(
       billhook deliveries forward --follow --to http://127.0.0.1:5000/webhooks/billing --secret-file own.txt
     """
     _check(selection, curl=curl, follow=follow)
-    secrets = read_secrets_file(secret_file)
+    secrets = read_secrets_file(secret_file, "--secret-file")
     if not secrets:
         raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
     settings = signing_settings(scheme)

@@ -8,25 +8,24 @@ from dataclasses import asdict
 
 import click
 
-from billhook.cli.context import handlers_argument, import_handlers, open_inbox, user_app
+from billhook.cli.context import handlers_argument, load_subscribers, open_inbox, user_app
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say, say_paused
 from billhook.cli.params import TEXT, DefaultGroup, as_json, flag, option, require_all
 from billhook.cli.selection import recording
 from billhook.clock import format_time
 from billhook.doctor.deliveries import missing_handler
+from billhook.doctor.status_texts import backlog_text
 from billhook.engines.dispatcher import handler_limits
 from billhook.errors import BillhookError
 from billhook.events import EVENT_TYPES
-from billhook.extension import get_state
-from billhook.handlers import ConnectedHandlers, Handler, RetrySchedule, connect
-from billhook.handlers.options import HEADINGS, OPTIONS, Rate, in_words, values_of
+from billhook.handlers import ConnectedHandlers, Handler, RetrySchedule
+from billhook.handlers.options import HEADINGS, OPTIONS, Rate, function_or_field, in_words, values_of
 from billhook.handlers.registered import missing_names, types_by_handler
 from billhook.inbox import Inbox, PausedHandler
-from billhook.inbox.deliveries import handler_names
-from billhook.inbox.limits import find_paused
-from billhook.inbox.overview import HandlerBacklog, read_handler_backlogs
-from billhook.status import backlog_text
+from billhook.inbox.reading.deliveries import handler_names
+from billhook.inbox.running.limits import find_paused
+from billhook.inbox.watching.handler_backlogs import HandlerBacklog, read_handler_backlogs
 
 UNKNOWN = "(unknown types)"
 
@@ -72,8 +71,8 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
         backlogs = {one.name: one for one in found}
         waiting = {one.name: backlog_text(one, now) for one in found}
     by_name, unhandled = types_by_handler(connected, UNKNOWN)
-    unfinished = {name: one.unfinished for name, one in backlogs.items() if one.unfinished}
-    missing = missing_names(connected, unfinished) if by_name else []
+    concerned = [name for name, one in backlogs.items() if one.unfinished or one.dead]
+    missing = missing_names(connected, concerned) if by_name else []
     if as_json:
         described = [
             _to_json(handler, types, paused.get(name), backlogs.get(name))
@@ -93,7 +92,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     if not as_json:
         say_paused(paused.values())
         for name in missing:
-            say(printable(missing_handler(name, unfinished[name]).line))
+            say(printable(missing_handler(backlogs[name]).line))
     if require_all:
         require_all_handled(connected)
 
@@ -112,7 +111,7 @@ def pause(name: str, reason: str | None) -> None:
     """
     with open_inbox() as inbox:
         _require_known(name, inbox)
-        before = {handler.name: handler for handler in inbox.paused_handlers()}.get(name)
+        before = next(iter(inbox.paused_handlers(name)), None)
         with recording(inbox, "pause", name):
             inbox.pause_handler(name, reason, inbox.now())
     if before is None:
@@ -142,7 +141,7 @@ def resume(names: tuple[str, ...], every: bool) -> None:
         paused = [handler.name for handler in inbox.paused_handlers()]
         # All names are checked before the first is resumed.
         for name in names:
-            if name not in paused:
+            if not inbox.paused_handlers(name):
                 hint = suggest(name, paused, most=1) or f"paused handlers: {', '.join(paused) or 'none'}"
                 raise CliError(f"{printable(name)} is not paused; {printable(hint)}")
         for name in dict.fromkeys(names) if names else paused:
@@ -200,26 +199,6 @@ def _print_table(
     print_table(columns, rows, whole=["event types"], keep="\n", optional=("state", "runs"))
 
 
-class _Sender:
-    """Replace an app as a sender. Not object(): signals need a weak reference, an id can be reused."""
-
-
-def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
-    """Return the handlers of the user's app, or of the modules, without an inbox. Raises ConfigError."""
-    # Not `create_app`, which would need secrets and create an inbox: handlers are listed before both exist.
-    groups = import_handlers(names, to_run=True)
-    app = user_app()
-    if app is not None:
-        return get_state(app).handlers
-    sender = _Sender()
-    for group in groups:
-        connect(group.freeze(), sender)
-    connected = ConnectedHandlers(sender)
-    # Only now, with all modules imported: two of them may use the same name.
-    connected.check_names()
-    return connected
-
-
 def _to_json(
     handler: Handler, types: list[str], paused: PausedHandler | None, backlog: HandlerBacklog | None
 ) -> dict[str, object]:
@@ -234,4 +213,6 @@ def _to_json(
 def _plain(value: object) -> object:
     if isinstance(value, RetrySchedule):
         return value.delays_seconds
+    if callable(value):
+        return function_or_field(value)
     return value._asdict() if isinstance(value, Rate) else value

@@ -8,8 +8,8 @@ import click
 
 from billhook.cli.output import UsageConfigError, print_json, print_table, terminal_width
 from billhook.cli.params import as_json
-from billhook.program import in_program
-from billhook.runbook import read_runbook
+from billhook.doctor.runbook import read_runbook
+from billhook.errors.program import in_program
 from billhook.settings import OPTIONS
 
 _TABLE_WIDTH = 120

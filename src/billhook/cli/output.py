@@ -23,10 +23,10 @@ from uuid import uuid4
 
 import click
 
+from billhook.basics.printable import printable as printable
 from billhook.clock import format_duration, format_time
 from billhook.errors import BillhookError, ConfigError
-from billhook.printable import printable as printable
-from billhook.program import in_program
+from billhook.errors.program import in_program
 
 if TYPE_CHECKING:
     from billhook.inbox import PausedHandler

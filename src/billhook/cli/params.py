@@ -21,7 +21,7 @@ import click
 from billhook.cli.output import UsageConfigError
 from billhook.clock import parse_duration, parse_time
 from billhook.errors import ConfigError
-from billhook.program import in_program
+from billhook.errors.program import in_program
 
 FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
 _LONGEST = 1000
@@ -74,9 +74,10 @@ TIME = Parsed("time", lambda text: parse_time(text, datetime.now(UTC)))
 DURATION = Parsed("duration", parse_duration)
 TEXT = Parsed("text", _utf8)
 DELIVERY_ID = Parsed("id", _delivery_id)
-FILE = click.Path(exists=True, dir_okay=False)
+SECRET_FILE = click.Path(dir_okay=False)
+"""Not `exists`: its error would show a secret that is given in place of the file's path."""
 PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
-"""The same as a Path."""
+"""A file, as a Path."""
 
 
 def flag(names: str, told: str, **more: Any) -> Callable[[FC], FC]:

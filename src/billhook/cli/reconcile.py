@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 import click
 
+from billhook.basics.printable import counted
 from billhook.cli.api_calls import open_client
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress, say
 from billhook.cli.params import TIME, as_json, flag, moment, option
 from billhook.clock import format_time
 from billhook.inbox import DeliveryFilter, Inbox
-from billhook.inbox.deliveries import count, page
-from billhook.printable import counted
+from billhook.inbox.reading.deliveries import count, page
 
 if TYPE_CHECKING:
     from billhook.reconcile import DeliveredEvents, MissingEvent, Reconciliation
@@ -86,7 +86,7 @@ def reconcile(
     period = TimeRange(since, now - _ON_THEIR_WAY if until is None else until)
     _check_period(period, now)
     with open_inbox() as inbox, open_client() as client:
-        _check_what_is_left(inbox, period, inject=inject)
+        _check_what_is_left(inbox, period, event_types or TYPES, inject=inject)
         with progress("reading deliveries", None) as steps:
             delivered = DeliveredEvents.read(inbox, since - _CLOCKS, steps)
         with progress("comparing", None) as steps:
@@ -134,24 +134,29 @@ def _check_period(period: Any, now: datetime) -> None:
         )
 
 
-def _check_what_is_left(inbox: Inbox, period: Any, *, inject: bool) -> None:
+def _check_what_is_left(inbox: Inbox, period: Any, event_types: Sequence[str], *, inject: bool) -> None:
     """Raise CliError if deliveries of the range were pruned: what they told is not known any more.
 
-    If some were erased, --inject would store them anew, and is refused; else they are listed as missing.
+    If some of these types were erased, --inject would store them anew, and is refused; else they are listed
+    as missing. Until now, not until the end of the range: an event of the range may have come later.
     """
     for newest in page(inbox, DeliveryFilter(state="pruned", since=period.since), 1):
         raise CliError(
             f"deliveries of this range were pruned, up to delivery {newest.id} of "
             f"{format_time(newest.received_at)} UTC: give a --since after that"
         )
-    number = count(inbox, DeliveryFilter(state="erased", since=period.since))
+    # "": of one that was erased unread the type is not known.
+    erased = DeliveryFilter(state="erased", since=period.since, event_type=(*event_types, ""))
+    number = count(inbox, erased)
     if not number:
         return
     said = f"{counted(number, 'delivery')} of this range {'was' if number == 1 else 'were'} erased"
     if inject:
+        (newest,) = page(inbox, erased, 1)
         raise CliError(
-            f"{said}: --inject would store what the service still has of them; give a --since after that, or "
-            "leave --inject out"
+            f"{said}, the last received {format_time(newest.received_at)} UTC: --inject would store what the "
+            "service still has of them; give a --since after that, name other types with --type, or leave "
+            "--inject out"
         )
     say(f"{said}: what the service still has of them is listed as missing")
 

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 from typing import BinaryIO
 
 import click
 
-from billhook.cli.context import handlers_argument, open_inbox, say_missing_worker
+from billhook.basics.printable import counted, first_line
+from billhook.basics.type_names import is_path, is_reading
+from billhook.cli.context import (
+    handlers_argument,
+    load_subscribers,
+    open_inbox,
+    say_missing_worker,
+    user_app,
+)
 from billhook.cli.events import event_class
-from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, printable, say, say_paused
 from billhook.cli.params import DELIVERY_ID, as_json, flag, option
-from billhook.cli.selection import MOST_FILTERS, RATE, Selection, confirming, no_match, recording, selecting
-from billhook.engines.dispatcher import backfill
+from billhook.cli.selection import (
+    MOST_FILTERS,
+    RATE,
+    Selection,
+    confirming,
+    no_match,
+    not_loaded,
+    recording,
+    selecting,
+)
+from billhook.engines.first_runs import FirstRuns, backfill
 from billhook.engines.resend import find_handler
 from billhook.engines.resend import resend as resend_this
 from billhook.errors import BillhookError, PayloadError
+from billhook.errors.program import in_program
 from billhook.fields.model import describe_details
+from billhook.handlers import ConnectedHandlers
+from billhook.handlers.registered import left_alone, missing_from, names_of, types_of
 from billhook.inbox import DeliveryFilter, Inbox
-from billhook.inbox.deliveries import count, details
-from billhook.inbox.issues import RESOLVES_ITSELF, find_issue
-from billhook.inbox.operations import ReplayResult
-from billhook.inbox.operations import replay as replay_these
-from billhook.printable import counted
-from billhook.program import in_program
-from billhook.type_names import is_path
+from billhook.inbox.operating.operations import ReplayResult
+from billhook.inbox.operating.operations import replay as replay_these
+from billhook.inbox.operating.takeover import passed_over, take_over
+from billhook.inbox.reading.deliveries import count, details
+from billhook.inbox.watching.issues import RESOLVES_ITSELF, find_issue
 
 _MOST_TOLD = 20
 """Runs that succeeded which the question names."""
@@ -49,6 +68,7 @@ _NOTHING_FAILED = (
     "Only this handler's runs, with any result; with ids or filters also its first run for "
     "deliveries received before the handler existed.",
 )
+@option("--to NEW", "With --handler: have this handler take over those runs, as if it had had them first.")
 @option("--as TYPE as_type", "Read the delivery as this type; only before any handler has run.")
 @option(
     "--type-field FIELD",
@@ -58,75 +78,163 @@ _NOTHING_FAILED = (
 @RATE
 @confirming
 def replay(
-    selection: Selection, handler: str | None, as_type: str | None, type_field: str | None, all_handlers: bool
-) -> None:
+    selection: Selection, handler: str | None, to: str | None, as_type: str | None, type_field: str | None,
+    all_handlers: bool,
+) -> None:  # fmt: skip
     """Handle deliveries again: those given by ID, or those that the options select.
 
     Handlers that failed or wait for a retry run again with all their attempts; one that succeeded runs again
-    only with --handler or --all-handlers. A quarantined delivery is parsed again, as is one without runs. To
-    give deliveries to a handler that is newer than they are, name its module too (BILLHOOK_HANDLERS). A
+    only with --handler or --all-handlers. A quarantined delivery is parsed again, as is one without runs. A
     delivery in conflict is selected only by its id, --conflicts or --as; one without a type only by --as or
     --type-field, or if its type is in its body.
+
+    Name the modules of your handlers in BILLHOOK_HANDLERS: then a run whose handler is not there is left as
+    it is, and a handler that is newer than a delivery can be given it.
 
     \b
     Examples:
       billhook deliveries replay --state dead --since 1d --dry-run
+      billhook deliveries replay --handler shop.chase --without-handler shop.chase --since 7d
+      billhook deliveries replay --state dead --handler shop.dun --to shop.chase
       billhook deliveries replay --handler shop.chase --handled-since 3h --handled-until 1h
       billhook deliveries replay --source stripe --state quarantined --type-field type
       billhook deliveries replay 44 --as PaymentFailed
     """
-    _check_options(handler, as_type, type_field, all_handlers=all_handlers)
-    # What adds a run of the handler to deliveries without one; None if it is not registered here.
-    added = None if handler is None else backfill(load_subscribers(), handler)
-    filters = selection.filter
+    _check_options(handler, to, as_type, type_field, all_handlers=all_handlers)
+    connected, filters = load_subscribers(), selection.filter
+    first_run = _first_run(connected, filters, handler, to)
+    if first_run is not None and handler in (filters.without_handler or ()) and filters.event_type is None:
+        # Only these can be given to it, and the bodies of all others need not be read.
+        filters = replace(filters, event_type=types_of(connected, handler or ""))
     # With filters, a new handler is to get deliveries without a run of it: those must not be filtered out,
     # unless only what a handler did in some time is asked for.
-    wanted = None if added and not (filters.is_everything or filters.is_of_attempts) else handler
+    is_given = first_run is not None and to is None
+    wanted = None if is_given and not (filters.is_everything or filters.is_of_attempts) else handler
     # Deliveries that await an operator's decision are selected only if asked for.
     decided = as_type is None and type_field is None and not filters.conflicts
     selection = replace(selection, filter=replace(filters, handler=wanted, decided=decided))
     with open_inbox() as inbox:
         now = inbox.now()
-        if selection.ids and handler is not None and added is None:
+        if selection.ids and handler is not None and not is_given:
             of_handler = DeliveryFilter(handler=handler)
             if not count(inbox, of_handler):
                 raise CliError(no_match(inbox, of_handler))
         _check_ids(inbox, selection.ids, as_type, type_field)
-        found = selection.find(inbox, _question(inbox, selection.ids, handler, all_handlers))
-        # Of an issue its own handler alone: others of the same deliveries may wait for a retry on purpose.
-        one = find_issue(inbox, filters.issue) if filters.issue and not (handler or all_handlers) else None
-        failed = None if one is None else one.handler
-        change = partial(
-            replay_these, inbox, now=now, handler=handler or failed, only_failed=failed is not None,
-            backfill=added, all_handlers=all_handlers, as_type=as_type,
-            type_field=type_field,
-        )  # fmt: skip
-        done, would = selection.apply(inbox, found, change, ReplayResult()), selection.would
-        figures = {"selected": found.total, "replayed": done.deliveries, "reread": done.requeued}
+        found = selection.find(inbox, _question(inbox, selection, handler, to, all_handlers))
+        change: Callable[..., ReplayResult]
+        if handler is not None and to is not None and first_run is not None:
+            of = f" --handler {quote(handler)}" if selection.ids else ""  # else it is among the filters
+            found = found._replace(which=printable(f"{found.which}{of} --to {quote(to)}"))
+            change = partial(
+                take_over, inbox, now=now, handler=handler, to=to, to_names=names_of(connected, to),
+                options=first_run, only_failed=filters.issue is not None,
+            )  # fmt: skip
+        else:
+            failed = None
+            if filters.issue and not (handler or all_handlers):
+                # Of an issue its own handler alone: others of its deliveries may wait for a retry on purpose.
+                one = find_issue(inbox, filters.issue)
+                failed = None if one is None else one.handler
+            change = partial(
+                replay_these, inbox, now=now, handler=handler or failed, only_failed=failed is not None,
+                backfill=first_run, all_handlers=all_handlers, as_type=as_type, type_field=type_field,
+                is_missing=missing_from(connected),
+            )  # fmt: skip
+        done = selection.apply(inbox, found, change, ReplayResult())
         nothing = _NOTHING_FAILED if handler is None and not all_handlers else _NOTHING_FINISHED
+        unread = Counter[str]() if first_run is None else first_run.passed_over
+        _report(selection, found.total, done, to, unread, nothing)
+        _say_what_follows(inbox, connected, selection, done)
+    if done.missing and not done.deliveries:
+        raise click.exceptions.Exit(1)
+
+
+def _first_run(
+    connected: ConnectedHandlers, filters: DeliveryFilter, handler: str | None, to: str | None
+) -> FirstRuns | None:
+    """Return what makes a first run of the handler that is to have one; None if it is not registered here.
+
+    Raises CliError where it has to be.
+    """
+    if handler is None:
+        return None
+    name = to or handler
+    first_run = backfill(connected, name)
+    if first_run is None and (to is not None or name in (filters.without_handler or ())):
+        raise CliError(f"{not_loaded(connected, name)}; {_how_to_load()}")
+    return first_run
+
+
+def _report(
+    selection: Selection, total: int, done: ReplayResult, to: str | None, unread: Counter[str], nothing: str
+) -> None:
+    """Print what was done, or would be."""
+    would = selection.would
+    figures = {"selected": total, "replayed": done.deliveries, "reread": done.requeued, "runs": done.runs}
+    figures |= {"added": done.added}
+    if to is None:
         told = [
             f"{counted(done.runs, 'run')} {would}due again",
             f"{counted(done.requeued, 'delivery')} {would}parsed again",
         ]
-        if done.added:
-            told.append(f"{counted(done.added, 'delivery')} {would}handled for the first time")
-        selection.report(
-            {**figures, "runs": done.runs, "added": done.added},
-            f"{done.deliveries} of {counted(found.total, 'delivery')} {would}replayed: {', '.join(told)}",
-            "" if done.deliveries else nothing,
-        )
-        if not selection.as_json:
-            say_paused(inbox.paused_handlers())
-            if filters.issue and done.deliveries and not selection.dry_run:
-                say(in_program(f"{RESOLVES_ITSELF}; or at once: `billhook failures resolve {filters.issue}`"))
-        if done.deliveries and not selection.dry_run:
-            say_missing_worker(inbox)
+        more: dict[str, object] = {"missing": dict(done.missing)}
+    else:
+        told = [f"{counted(done.runs, 'run')} {would}taken over by {printable(to)}"]
+        more = {"had_already": done.had_already, "unfit": done.unfit}
+    if done.added:
+        told.append(f"{counted(done.added, 'delivery')} {would}handled for the first time")
+    passed = [*passed_over(done, to or ""), *_unread(unread)]
+    selection.report(
+        {**figures, **more, "unread": dict(unread)},
+        f"{done.deliveries} of {counted(total, 'delivery')} {would}replayed: {', '.join(told)}",
+        *map(printable, passed),
+        "" if done.deliveries or done.missing or passed else nothing,
+    )
+
+
+def _say_what_follows(
+    inbox: Inbox, connected: ConnectedHandlers, selection: Selection, done: ReplayResult
+) -> None:
+    for text in left_alone(connected, done.missing):
+        say(printable(text))
+    if done.runs and not connected.count():
+        say(f"No handler is loaded, so it is not known whether those of these runs exist: {_how_to_load()}")
+    issue_id = selection.filter.issue
+    if not selection.as_json:
+        say_paused(inbox.paused_handlers())
+        if issue_id and done.deliveries and not selection.dry_run:
+            say(in_program(f"{RESOLVES_ITSELF}; or at once: `billhook failures resolve {issue_id}`"))
+    if done.deliveries and not selection.dry_run:
+        say_missing_worker(inbox)
+
+
+def _how_to_load() -> str:
+    if user_app() is not None:
+        return "pass it to the app's extension, Billhook(handlers=[…])"
+    return "name the modules or files of your handlers in BILLHOOK_HANDLERS"
+
+
+def _unread(reasons: Counter[str]) -> Iterator[str]:
+    """Yield how many deliveries cannot be read, and the reasons, the most frequent first."""
+    if not reasons:
+        return
+    yield f"{counted(reasons.total(), 'delivery')} passed over, which cannot be read:"
+    for reason, number in reasons.most_common(_MOST_TOLD):
+        yield f"  {number:,}: {first_line(reason)}"
+    if len(reasons) > _MOST_TOLD:
+        yield f"  … for {counted(len(reasons) - _MOST_TOLD, 'more reason')}"
 
 
 def _check_options(
-    handler: str | None, as_type: str | None, type_field: str | None, *, all_handlers: bool
+    handler: str | None, to: str | None, as_type: str | None, type_field: str | None, *, all_handlers: bool
 ) -> None:
     """Raise UsageError for options that do not go together, ConfigError for an unknown type."""
+    if to is not None and handler is None:
+        raise click.UsageError("--to NEW is for the runs of one handler: add --handler OLD")
+    if handler is not None and to is not None and is_reading(handler):
+        raise click.UsageError(f"{handler} calls no handler, so no other can take its runs over")
+    if to is not None and to == handler:
+        raise click.UsageError("--handler and --to name the same handler: leave out --to")
     if handler is not None and all_handlers:
         raise click.UsageError("choose one of --handler and --all-handlers")
     if as_type is not None and type_field is not None:
@@ -144,10 +252,21 @@ def _check_options(
         event_class(as_type)  # refuses an unknown one
 
 
-def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, all_handlers: bool) -> str:
+def _question(
+    inbox: Inbox, selection: Selection, handler: str | None, to: str | None, all_handlers: bool
+) -> str:
     """Return the question before a replay, which names the handlers that succeeded and run again."""
+    delivery_ids = selection.ids
     if handler is None and not all_handlers:
         return "Replay {}?"
+    if to is not None:
+        lost = "delivery.once() knows nothing of what it did: its effects are made again"
+        return (
+            _literal(f"{to} takes over the runs of {handler}, those that succeeded too. {lost}. ")
+            + "Replay {}?"
+        )
+    if handler in (selection.filter.without_handler or ()):
+        return _literal(f"{handler} has not had these. ") + "Replay {}?"
     told = [
         f"delivery {one.summary.id}: {printable(run.handler)} succeeded ({run.finished_at:%Y-%m-%d %H:%M})\n"
         for one in details(inbox, delivery_ids)
@@ -158,10 +277,15 @@ def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, 
         return "Replay {}?"
     left_out = f"… and {len(told) - _MOST_TOLD} more\n" if len(told) > _MOST_TOLD else ""
     return (
-        "".join(told[:_MOST_TOLD]).replace("{", "{{").replace("}", "}}")
+        "".join(map(_literal, told[:_MOST_TOLD]))
         + left_out
         + "Effects of handlers that succeeded are made again, also with delivery.once(). Replay {}?"
     )
+
+
+def _literal(text: str) -> str:
+    """Escape a text within the question, which is a format."""
+    return printable(text, keep="\n").replace("{", "{{").replace("}", "}}")
 
 
 def _check_ids(

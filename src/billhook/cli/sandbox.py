@@ -13,7 +13,7 @@ import click
 
 from billhook.cli.api_calls import open_client
 from billhook.cli.output import print_json, print_wire, progress, say
-from billhook.cli.params import FILE, TCP_BIND, as_json, check_bindable, flag, host_and_port, option
+from billhook.cli.params import SECRET_FILE, TCP_BIND, as_json, check_bindable, flag, host_and_port, option
 from billhook.cli.send import FILE_TO_SIGN_WITH, signing_settings
 from billhook.extension import configured_scheme
 from billhook.fields import strict_json
@@ -40,7 +40,7 @@ _CALL_TIMEOUT_SECONDS = 90.0
 )
 @option("--client-id TEXT", "The client id: the value of the x-api-key header.", default="sandbox")
 @flag("--new-token", "Create a new API token; the previous one becomes invalid.")
-@option("--secret-file", f"{FILE_TO_SIGN_WITH}, or a random one.", FILE)
+@option("--secret-file", f"{FILE_TO_SIGN_WITH}, or a random one.", SECRET_FILE)
 @flag("--allow-private", "Also deliver to loopback and private addresses.")
 @option("--seed", "Start with example customers, contracts and meters.", click.Choice(["demo"]))
 @option("--random-seed", "The random seed of faults and jitter, for repeatable runs.", int)

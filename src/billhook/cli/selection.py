@@ -13,20 +13,22 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from billhook.cli.context import operator
+from billhook.basics.printable import counted
+from billhook.cli.context import load_subscribers, operator
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, printable, progress, say
 from billhook.cli.params import DELIVERY_ID, FC, FiniteNumber, as_json, flag, moment, option
+from billhook.errors.program import in_program
 from billhook.events import EVENT_TYPES
+from billhook.handlers import ConnectedHandlers
+from billhook.handlers.registered import missing_names, names_of
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
-from billhook.inbox.actions import ids_text, recorded
-from billhook.inbox.deliveries import count, details, handler_names, id_batches, in_batches
-from billhook.inbox.filters import FILTERS, SHOWN_STATES, STATES
-from billhook.inbox.issues import find_issue, of_issue
-from billhook.inbox.operations import DiscardResult, EraseResult, ReplayResult
-from billhook.inbox.search_scope import read_scope, search_bound
-from billhook.printable import counted
-from billhook.program import in_program
+from billhook.inbox.operating.actions import ids_text, recorded
+from billhook.inbox.operating.operations import DiscardResult, EraseResult, ReplayResult
+from billhook.inbox.reading.deliveries import count, details, handler_names, id_batches, in_batches
+from billhook.inbox.reading.search_scope import read_scope, search_bound
+from billhook.inbox.running.filters import FILTERS, SHOWN_STATES, STATES
+from billhook.inbox.watching.issues import find_issue, of_issue
 
 _SEARCH_LIMIT = 100_000
 """How many bodies a search for a text reads: some seconds' work for the database."""
@@ -61,6 +63,8 @@ def selecting(
         @functools.wraps(command)
         def select(**arguments: Any) -> None:
             given = {name: value for name in names if (value := arguments.pop(name)) != ()}
+            if without := given.get("without_handler"):
+                given["without_handler"] = _every_name(without)
             bound = arguments.pop("search_limit", None)
             if bound is not None and given["contains"] is None:
                 raise click.UsageError("--search-limit is for --contains TEXT")
@@ -77,6 +81,23 @@ def selecting(
         return _IDS(select) if ids else select
 
     return decorate
+
+
+def _every_name(given: Iterable[str]) -> tuple[str, ...]:
+    """Return these names of handlers, with their former ones; say which name no loaded handler has."""
+    connected, names = load_subscribers(), dict[str, None]()
+    for name in given:
+        names |= dict.fromkeys(names_of(connected, name))
+        if connected.count() and missing_names(connected, [name]):
+            say(f"{not_loaded(connected, name)}; this selects by the name alone")
+    return tuple(names)
+
+
+def not_loaded(connected: ConnectedHandlers, name: str) -> str:
+    """Return that no loaded handler has a name, with the one that was probably meant."""
+    known = sorted(each.name for each in connected.every())
+    hint = suggest(name, known, most=1) or f"there are {', '.join(known) or 'none'}"
+    return printable(f"no handler is named {name} here: {hint}")
 
 
 def _option(name: str) -> Callable[[FC], FC]:

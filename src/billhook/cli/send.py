@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import click
 
+from billhook.basics.printable import first_line
 from billhook.cli.context import (
     handlers_argument,
     import_handlers,
@@ -26,7 +27,7 @@ from billhook.cli.events import event_class, sample_body, suggest
 from billhook.cli.output import print_json, print_table, printable, progress, say
 from billhook.cli.params import (
     DEFAULT_BIND,
-    FILE,
+    SECRET_FILE,
     FiniteNumber,
     as_json,
     integer,
@@ -35,7 +36,8 @@ from billhook.cli.params import (
 )
 from billhook.doctor.deliveries import TEST_USER_AGENT
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
-from billhook.events import EVENT_TYPES, parse_event
+from billhook.errors.program import in_program, no_variables
+from billhook.events import EVENT_TYPES
 from billhook.events.inspection import event_json_schema, schema_fields
 from billhook.events.samples import in_agreement
 from billhook.events.type_field import parse_unread, with_type
@@ -43,8 +45,6 @@ from billhook.extension import configured_scheme, get_state
 from billhook.fields import strict_json
 from billhook.fields.model import describe_details
 from billhook.posting import AppPoster, HttpPoster, HttpReply, sign
-from billhook.printable import first_line
-from billhook.program import in_program
 from billhook.receiver.blueprint import find_route, host_of
 from billhook.settings import Settings
 from billhook.signing.schemes import SCHEMES
@@ -123,7 +123,7 @@ def choose_signer(
     own = None if app is None else find_route(app, source, url).source
     chosen = own.scheme if own is not None and scheme is None else configured_scheme(settings)
     secrets: Sequence[Any] = (
-        settings.read_secrets(secret_file) if own is None or secret_file is not None else own.secrets
+        settings.read_secrets(secret_file) if own is None or secret_file is not None else own.secret_list
     )
     # The first is the newest: with two of them, a rotation is under way, and receivers know both.
     if not secrets:
@@ -131,6 +131,7 @@ def choose_signer(
             raise ConfigError(f"no secret to sign with: {path!r} holds none, write it into the file")
         raise ConfigError(
             "no secret to sign with: set BILLHOOK_SECRETS_FILE or BILLHOOK_SECRETS, or give --secret-file"
+            f"{no_variables()}"
         )
     if not isinstance(secrets[0], str):
         raise ConfigError("this source has only public keys: give the private key with --secret-file")
@@ -160,7 +161,7 @@ def choose_signer(
     multiple=True,
 )
 @option("--file", "Send this file unchanged instead of a sample; - reads stdin.", click.File("rb"))
-@option("--secret-file", f"{FILE_TO_SIGN_WITH}.", FILE)
+@option("--secret-file", f"{FILE_TO_SIGN_WITH}.", SECRET_FILE)
 @integer("--count", 1, 1_000_000, 1, "How many times to send.")
 @SCHEME
 @option("--id message_id", "The delivery's id, if the scheme signs one. Default: random.")
@@ -235,7 +236,7 @@ def _payload_warnings(
             hint = suggest(field, kinds, most=1)
             yield f"{event_type} has no field {path}" + (f"; {hint}" if hint else "")
     try:
-        parse_event(event_type, body)
+        parse_unread(event_type, None, body)
     except PayloadError as error:
         yield f"this body is not a valid {event_type} ({describe_details(error.details) or error})"
     if type_field is not None:

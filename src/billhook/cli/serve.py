@@ -26,9 +26,12 @@ from typing import NoReturn
 import click
 from flask import Flask
 
+from billhook.basics.concurrency import start_thread
+from billhook.basics.engine_kinds import DRAIN, WORKER
+from billhook.basics.printable import counted
 from billhook.cli.context import flask_arguments, handlers_argument, load_app, user_app, worker_environment
+from billhook.cli.deaths import DeathRecorder
 from billhook.cli.handlers import require_all_handled
-from billhook.cli.heartbeat import HeartbeatSender, start_watchdog
 from billhook.cli.params import (
     BIND,
     DEFAULT_BIND,
@@ -41,19 +44,18 @@ from billhook.cli.params import (
     require_all,
     take_passed_sockets,
 )
-from billhook.cli.processes import Child, Process, Supervisor, spawn
 from billhook.clock import format_time
-from billhook.concurrency import start_thread
 from billhook.engines.worker import MAX_ABANDONED_THREADS
 from billhook.errors import BillhookError, ConfigError
 from billhook.extension import get_state
-from billhook.inbox.deliveries import is_busy
-from billhook.inbox.due import next_times
-from billhook.inbox.overview import read_state
-from billhook.inbox.workers import DRAIN
+from billhook.extension.state import BillhookState
+from billhook.inbox.reading.deliveries import is_busy
+from billhook.inbox.running.due import next_times
+from billhook.inbox.running.handler_lists import EVERY_TYPE, count_left_out
+from billhook.inbox.watching.overview import read_state
 from billhook.logs import fields, set_up_logging
-from billhook.printable import counted
-from billhook.state import BillhookState
+from billhook.supervising.heartbeat import HeartbeatSender, start_watchdog
+from billhook.supervising.processes import Child, Process, Supervisor, spawn
 
 _logger = logging.getLogger("billhook.serve")
 _worker_logger = logging.getLogger("billhook.worker")
@@ -142,6 +144,7 @@ def serve(
         lease_seconds=state.settings.lease_seconds,
         log=_logger.warning,
         lock_holder=state.inbox.database.write_lock_holder,
+        record_death=DeathRecorder(state.inbox, state.watch).record,
         start_trial=partial(spawn, _TRIAL_COMMAND, environ, stdout=subprocess.DEVNULL),
         is_changed=SourceFiles().is_changed if reload else lambda: False,
     )
@@ -188,11 +191,12 @@ def web_command(bind: str, workers: int, threads: int | None = None) -> list[str
     # where a file of the user's named gunicorn.py would be imported instead.
     command = [sys.executable, "-P", "-m", "gunicorn", "--config", "python:billhook.gunicorn_conf"]
     command += ["--bind", bind, "--workers", str(workers)]
-    if threads is None:
-        from billhook.gunicorn_compat import check_gunicorn
+    from billhook.servers.gunicorn_compat import check_gunicorn, check_threads
 
+    if threads is None:
         check_gunicorn()
         return [*command, "billhook.standalone:create_asgi_app()"]
+    check_threads()
     # Fewer connections than the configuration allows: gthread ends a process that runs out of files.
     command += ["--worker-class", "gthread", "--threads", str(threads), "--worker-connections", "1000"]
     return [*command, "billhook.standalone:create_app()"]
@@ -308,6 +312,7 @@ def worker(
         lease_seconds=state.settings.lease_seconds,
         log=_worker_logger.warning,
         lock_holder=state.inbox.database.write_lock_holder,
+        record_death=DeathRecorder(state.inbox, state.watch).record,
     )
     sys.exit(supervisor.run())
 
@@ -346,7 +351,7 @@ def _work(
     watched: bool,
 ) -> NoReturn:
     """Work until a signal, and exit."""
-    worker = state.worker(threads, DRAIN if drain else "worker")
+    worker = state.worker(threads, DRAIN if drain else WORKER)
 
     def stop() -> None:
         worker.stop()
@@ -386,7 +391,8 @@ def _end_when_idle(state: BillhookState, end: Callable[[], None]) -> None:
     """Call `end` as soon as nothing is due; wait for an inbox that is unavailable."""
     while True:
         with suppress(BillhookError):
-            if not is_busy(state.inbox, state.dispatcher.clock.now(), state.dispatcher.limits):
+            lists, now = state.dispatcher.lists, state.dispatcher.clock.now()
+            if not is_busy(state.inbox, now, state.dispatcher.limits, lists.types, lists.may_claim):
                 break
         time.sleep(_POLL_SECONDS)
     end()
@@ -395,8 +401,13 @@ def _end_when_idle(state: BillhookState, end: Callable[[], None]) -> None:
 def _log_waiting(state: BillhookState) -> None:
     """Log how many runs are left for later, by a rate or as a retry, and when the first may start."""
     with suppress(BillhookError):
+        types = state.dispatcher.lists.types
         with state.inbox.database.read() as connection:
             next_at = next_times(connection, state.dispatcher.limits).due_at
+            left = 0 if types == EVERY_TYPE else count_left_out(connection, types)
+        if left:
+            text = "left to processes with the newest handlers: %s"
+            _worker_logger.info(text, counted(left, "delivery"), extra=fields(count=left))
         backlogs = read_state(state.inbox, state.dispatcher.clock.now()).handler_backlogs
         for one in backlogs:
             if one.paused:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -17,19 +16,22 @@ from pathlib import Path
 
 import click
 
+from billhook.basics.file_modes import replace_text
+from billhook.basics.type_names import shown_type
+from billhook.basics.version import installed_version, version_text
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, print_json, print_table, printable, say, say_paused, took
 from billhook.cli.params import DURATION, Parsed, as_json, flag, option
 from billhook.clock import format_ago, format_duration, format_time, parse_duration
+from billhook.doctor.status_texts import through_text, types_of_models
 from billhook.errors import Draining, OutOfResources
+from billhook.errors.program import in_program, program
 from billhook.inbox import Inbox
-from billhook.inbox.condition_checks import Facts, Thresholds, number_text
-from billhook.inbox.conditions import Judgement, judge
-from billhook.inbox.overview import RUNS_LIMIT, HandlerBacklog, Overview, read_overview
-from billhook.inbox.pace import NOT_STORED
-from billhook.program import in_program, program
-from billhook.status import through_text, types_of_models
-from billhook.type_names import shown_type
+from billhook.inbox.watching.backlog_pace import NOT_STORED
+from billhook.inbox.watching.conditions import Facts, Thresholds, number_text
+from billhook.inbox.watching.handler_backlogs import RUNS_LIMIT, HandlerBacklog
+from billhook.inbox.watching.judgement import Judgement, judge
+from billhook.inbox.watching.overview import Overview, read_overview
 
 _WATCH_SECONDS = 2.0
 _SILENT_NAMES = 3
@@ -118,8 +120,11 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool, details: bool)
         document = asdict(overview)
         for one in document["types"]:
             one["type"] = one.pop("event_type")
+        for one in document["workers"]:
+            del one["pid_space"], one["pid_ticks"]
         del document["refused_seconds"]
         document |= {"schema": document.pop("revision"), "summary": judgement.sentence, "crossed": lines}
+        document["version"] = installed_version()
         document["conditions"] = [
             {"name": one.condition.name, "severity": one.condition.severity, "text": one.text}
             for one in judgement.holding
@@ -140,7 +145,7 @@ def _print(inbox: Inbox, overview: Overview, judgement: Judgement, *, details: b
     With `details` also those of each type and handler of the last 24 hours.
     """
     at, place = overview.at, printable(inbox.database.display_url)
-    click.echo(f"{format_time(at)} UTC  {place}  schema {overview.revision}")
+    click.echo(f"{format_time(at)} UTC  {place}  schema {overview.revision}  {version_text()}")
     problems = [
         (one.text, f"{program()} {one.condition.first_command(one.subject)}") for one in judgement.problems
     ]
@@ -179,12 +184,20 @@ def _print_section(columns: Sequence[str], rows: Sequence[Sequence[object]], *wh
         print_table(columns, rows, whole=whole)
 
 
+def _named(state: str, owners: Sequence[str]) -> list[str]:
+    """Return the workers of a state in words, if there are any."""
+    if not owners:
+        return []
+    names = ", ".join(owners) if len(owners) <= _SILENT_NAMES else f"{len(owners):,}, the last {owners[-1]}"
+    return [f"{state}: {names}"]
+
+
 def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
     backlog, at = overview.backlog, overview.at
     oldest = ""
     if backlog.oldest_at is not None:
         age = format_duration((at - backlog.oldest_at).total_seconds())
-        oldest = f"{backlog.unread} unread; the oldest waits for {age}"
+        oldest = f"{backlog.unread} unread; the oldest came {age} ago"
     sections = {_NOT_STORED if cause in _ANSWERED_503 else _REFUSED for cause in overview.refused}
     refused = [
         ", ".join(f"{cause} {number}" for cause, number in overview.refused.items()),
@@ -192,9 +205,13 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
         *(in_program(f"billhook runbook {section}") for section in sorted(sections)),
     ]
     alive = [one for one in overview.workers if one.alive]
-    silent = [one.owner for one in overview.workers if not one.alive]
-    names = ", ".join(silent) if len(silent) <= _SILENT_NAMES else f"{len(silent):,}, the last {silent[-1]}"
-    engines = [", ".join(sorted({one.engine for one in alive})), f"silent: {names}" if silent else ""]
+    died = [one.owner for one in overview.workers if one.died_at is not None]
+    silent = [one.owner for one in overview.workers if not one.alive and one.died_at is None]
+    engines = [
+        ", ".join(sorted({one.engine for one in alive})),
+        *_named("died", died),
+        *_named("silent", silent),
+    ]
     accepted = sum(one.accepted for one in overview.types)
     last = f"the last {format_ago(overview.last_at, at)}" if overview.last_at else ""
     conflicts = f"{number_text(backlog.conflicts)} in conflict" if backlog.conflicts else ""
@@ -232,13 +249,9 @@ def metrics(output: Path | None) -> None:
     if output is None:
         click.echo(text, nl=False)
         return
-    # Another name, which the collector does not read; then one step.
-    written = output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        written.write_text(text)
-        written.replace(output)
+        replace_text(output, text)  # the collector reads no hidden file
     except OSError as error:
-        written.unlink(missing_ok=True)
         raise CliError(
             f"cannot write {output} ({error.strerror}): choose a file in a folder of yours"
         ) from None

@@ -7,11 +7,13 @@ from datetime import datetime
 
 import click
 
+from billhook.basics.printable import printable
 from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import as_json
 from billhook.clock import format_ago, format_duration
-from billhook.inbox.worker_list import ListedWorker, list_workers
+from billhook.inbox.reading.worker_list import ListedWorker, list_workers
+from billhook.inbox.watching.disagreements import read_disagreement
 
 
 @click.command()
@@ -19,8 +21,9 @@ from billhook.inbox.worker_list import ListedWorker, list_workers
 def workers(as_json: bool) -> None:
     """List the workers of the last day, and what each runs now.
 
-    A worker is lost if it was not seen for a minute and did not stop in order: it was killed, crashed, or its
-    machine is gone. Restarts are those after a worker that was lost, of the last day.
+    A worker is lost if its process is gone or it was not seen for a minute, and it did not stop in order: it
+    was killed, crashed, or its machine is gone. Restarts are those after a worker that was lost, of the last
+    day.
 
     \b
     Examples:
@@ -30,6 +33,8 @@ def workers(as_json: bool) -> None:
     with open_inbox() as inbox:
         now = inbox.now()
         found = list_workers(inbox, now)
+        with inbox.database.read() as connection:
+            disagreement = read_disagreement(connection, now)
     if as_json:
         print_json([{**asdict(one), "running": one.running} for one in found])
         return
@@ -47,6 +52,8 @@ def workers(as_json: bool) -> None:
     print_table(
         columns, rows, whole=columns[:-1], cut="what", optional=["pid", "release", "restarts", "what"]
     )
+    if disagreement is not None:
+        click.echo(printable(disagreement))
 
 
 def _what(one: ListedWorker, now: datetime) -> str | None:

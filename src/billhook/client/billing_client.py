@@ -9,16 +9,17 @@ from typing import Any, Self
 import httpx2
 from pydantic import SecretStr
 
+from billhook.basics.file_modes import read_secret_file
 from billhook.client.operations import OperationGroups
 from billhook.client.responses import Redactor, ResponseParser
 from billhook.client.retries import RetryPolicy
 from billhook.client.session import Session
-from billhook.client.transport import Transport, open_client, parse_base_url
+from billhook.client.transport import Transport, environment_proxy, open_client, parse_base_url
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError
+from billhook.errors.program import no_variables
 from billhook.fields import strict_json
 from billhook.fields.model import HEADER_RULE, fits_header
-from billhook.file_modes import read_secret_file
 from billhook.settings import Settings
 
 _SYSTEM_CLOCK = SystemClock()
@@ -70,7 +71,11 @@ class BillingClient(OperationGroups):
         if not 0 < timeout_seconds <= 86_400:
             raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
         parser = ResponseParser(Redactor(refresh_token, client_id), clock)
-        self._transport = Transport(parse_base_url(base_url), client_id, parser, open_client(transport))
+        base_url = parse_base_url(base_url)
+        http = open_client(transport)
+        # A transport of the caller's own takes no proxy from the environment.
+        proxy = environment_proxy(base_url) if transport is None else ""
+        self._transport = Transport(base_url, client_id, parser, http, proxy)
         super().__init__(
             Session(self._transport, parser, retries, clock, sleep, timeout_seconds, refresh_token)
         )
@@ -89,7 +94,9 @@ class BillingClient(OperationGroups):
             ),
         }
         if missing := [name for name, there in is_set.items() if not there]:
-            raise ConfigError(f"calls to the billing service's API need options: set {', '.join(missing)}")
+            raise ConfigError(
+                f"calls to the billing service's API need options: set {', '.join(missing)}{no_variables()}"
+            )
         token, path = settings.api_refresh_token or "", settings.api_refresh_token_file
         if path is not None:  # read once, at start: a token that is rotated needs a new client
             token = read_secret_file("BILLHOOK_API_REFRESH_TOKEN_FILE", path).strip()
@@ -108,8 +115,9 @@ class BillingClient(OperationGroups):
         answer is None.
 
         Like every other call it logs in, keeps the deadline and raises ApiError. Under any retry policy, only
-        a GET is repeated. Raises ValueError or TypeError, before anything is sent, for an absolute URL, a
-        path without its slash, another method and a body that has no JSON form.
+        a GET is repeated, and a request that surely had no effect: it got a 429, or was not sent. Raises
+        ValueError or TypeError, before anything is sent, for an absolute URL, a path without its slash,
+        another method and a body that has no JSON form.
         """
         # httpx would silently replace the query that is in the path.
         if query is not None and "?" in path:

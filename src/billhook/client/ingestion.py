@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from billhook.client.retries import may_be_done
-from billhook.errors import ApiError, RequestTooLarge, ResourceError
+from billhook.errors import ApiError, ConfigError, RequestTooLarge, ResourceError
 from billhook.fields.model import describe_invalid
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, IngestionResult, UsageEvent
 
@@ -150,7 +150,7 @@ class _BatchSender:
     """Sends the batches of one ingestion; `failure` is the error that ended it."""
 
     def __init__(self, send: Send, clean: Callable[[str], str]) -> None:
-        self.failure: ApiError | None = None
+        self.failure: ApiError | ConfigError | None = None
         self.requests = 0
         self.sent_bytes = 0
         self._send = send
@@ -173,7 +173,7 @@ class _BatchSender:
                 return self._outcomes(items, self._send(body=body, on_retry=note))
             except RequestTooLarge as error:
                 too_large = error.message
-            except ApiError as error:
+            except (ApiError, ConfigError) as error:  # ConfigError: the client was closed meanwhile
                 self.failure = error
         if self.failure is not None or not items:
             return [EventResult(item.given, EventState.UNCONFIRMED, str(self.failure)) for item in items]

@@ -47,7 +47,7 @@ class ApiGroup:
 
         def fetch(cursor: str | None) -> ListingPage[T]:
             # The filters go with every page: the specification does not say that a cursor contains them.
-            place = {} if cursor is None else {"cursor": cursor}
+            place = {"cursor": cursor} if cursor else {}
             answered = self._session.call(operation, query={**asked, **place})
             total = getattr(answered, "total", None)
             return ListingPage(
@@ -116,10 +116,11 @@ class Events(ApiGroup):
         )
 
     def submit(self, events: Iterable[EventInput]) -> r.IngestionResult:
-        """Send one batch of 1 to 1000 events, at most 256 KB. Calls POST /v2/events. See `ingest` for more.
+        """Send one batch of 1 to 1000 events, at most 256 KB. Calls POST /v2/events.
 
         The client may repeat the call: the response then lists events that the first attempt stored as
-        invalid, because their refs exist. Raises RuleBroken for a batch outside these limits.
+        invalid, because their refs exist; `ingest` tells them from wrong ones. Raises RuleBroken for a batch
+        outside these limits.
         """
         return self._session.call(self.SUBMIT, body={"events": list(events)})
 
@@ -136,9 +137,10 @@ class Events(ApiGroup):
         """Send any number of events in batches, and yield the result of each event, in order.
 
         It is lazy: iterate to send, `for result in client.events.ingest(events)`. `on_progress` is called
-        after each batch. Calls POST /v2/events. Raises ApiError if a batch cannot be sent, after it has
-        yielded the batch's results as `unconfirmed`: these events can safely be sent again. An exception of
-        `events` itself is passed on; events without a result were not sent then.
+        after each batch. Calls POST /v2/events. Raises ApiError if a batch cannot be sent (ConfigError if the
+        client was closed), after it has yielded the batch's results as `unconfirmed`: these events can safely
+        be sent again. An exception of `events` itself is passed on; events without a result were not sent
+        then.
 
         The text of a refusal is not interpreted: see EventState on what counts as a duplicate.
         """

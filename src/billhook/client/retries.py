@@ -89,7 +89,8 @@ def may_repeat(error: ApiError, operation: AnyOperation) -> bool:
         return operation.repeatable or not error.sent
     # The specification shows statuses for POST /login only, so the type or the status is enough.
     broken = isinstance(error, InternalError) or getattr(error, "status", 0) >= 500
-    return operation.repeatable and (broken or _is_limited(error))
+    # What exceeded a limit of requests was not done.
+    return _is_limited(error) or (operation.repeatable and broken)
 
 
 def may_be_done(error: ApiError) -> bool:

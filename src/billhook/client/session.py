@@ -17,10 +17,16 @@ from pydantic import SecretBytes, SecretStr
 
 from billhook.client.operation import ApiOperation, custom_operation
 from billhook.client.responses import ApiResponse, ResponseParser
-from billhook.client.retries import CallDeadline, RetryPolicy, may_repeat
+from billhook.client.retries import CallDeadline, RetryPolicy, may_be_done, may_repeat
 from billhook.client.transport import ApiCall, Transport, logger
 from billhook.clock import Clock
-from billhook.errors import ApiError, AuthenticationFailed, ServiceUnavailable, UnexpectedResponse
+from billhook.errors import (
+    ApiError,
+    AuthenticationFailed,
+    ConfigError,
+    ServiceUnavailable,
+    UnexpectedResponse,
+)
 from billhook.fields.model import fits_header
 from billhook.logs import fields
 from billhook.resources import LoginRequest, LoginResponse, Resource
@@ -148,14 +154,26 @@ class Session:
     def _send(self, call: ApiCall, on_retry: Callable[[ApiError], object] | None = None) -> ApiResponse:
         """Attempt a call until it succeeds; raise the last error if it does not.
 
-        The errors of an attempt are values, because an exception in flight would keep its frames.
+        After an attempt that may have had its effect, no error says that nothing was sent. The errors of an
+        attempt are values, because an exception in flight would keep its frames.
         """
-        number = 0
+        number, in_doubt, is_over = 0, False, False
+        last: ApiError | None = None
         while True:
             number += 1
-            result = self._attempt(call)
+            try:
+                result = self._attempt(call)
+            except (ApiError, ConfigError):  # no login, or a client that was closed: nothing was sent
+                if last is None:
+                    raise
+                result, is_over = last, True
             if not isinstance(result, ApiError):
                 return result
+            if is_over:
+                raise result
+            if in_doubt and isinstance(result, ServiceUnavailable):
+                result = result.after_a_sent_attempt()
+            last, in_doubt = result, in_doubt or may_be_done(result)
             wait_seconds = self.retries.wait_seconds(number, result.retry_after_seconds)
             # Waiting without time for another attempt would only delay the error.
             in_time = wait_seconds < call.deadline.remaining_seconds

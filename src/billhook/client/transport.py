@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 from pydantic import SecretBytes, SecretStr
@@ -41,6 +42,21 @@ def open_client(transport: httpx2.BaseTransport | None) -> httpx2.Client:
     raise ConfigError(
         f"{problem} HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR in the environment"
     )
+
+
+def environment_proxy(base_url: str) -> str:
+    """Return which proxy the environment names for this address, in words; empty if there is none.
+
+    Without the proxy's user and password. The HTTP library reads the same variables, NO_PROXY too.
+    """
+    url = httpx2.URL(base_url)
+    proxies = getproxies()
+    names = [name for name in (url.scheme, "all") if proxies.get(name)]
+    if not names or proxy_bypass(url.netloc.decode("ascii")):
+        return ""
+    address = proxies[names[0]]
+    proxy = httpx2.URL(address if "://" in address else f"http://{address}")
+    return f"the proxy {proxy.netloc.decode('ascii')} of {names[0].upper()}_PROXY"
 
 
 def parse_base_url(base_url: str) -> str:
@@ -96,23 +112,32 @@ class Transport:
     client_id: SecretStr
     parser: ResponseParser
     http: httpx2.Client
+    proxy: str = ""
+    """What is between, in words; empty for a direct connection."""
 
     def exchange(self, call: ApiCall, bearer: SecretStr | None) -> ApiResponse | ApiError:
         """Send a request; return its response, or the error that occurred instead.
 
-        Raises ValueError if its parameters do not fit into a URL.
+        Raises ValueError if its parameters do not fit into a URL, ConfigError if the client is closed.
         """
-        if self.http.is_closed:
-            raise ConfigError("this BillingClient is closed: make a new one")
+        result = None
         request = self._request(call, bearer)
         try:
-            with contextlib.closing(self.http.send(request, stream=True)) as response:
-                result = _read(call, response)
+            if not self.http.is_closed:
+                with contextlib.closing(self.http.send(request, stream=True)) as response:
+                    result = _read(call, response)
         except httpx2.RequestError as error:
             # The text of a time-out is only "timed out", or empty.
             reason = "it took too long" if isinstance(error, httpx2.TimeoutException) else str(error)
-            problem = f"{self.base_url}: {self.parser.redactor.clean(reason, 200) or type(error).__name__}"
+            way = f"{self.base_url}, through {self.proxy}" if self.proxy else self.base_url
+            problem = f"{way}: {self.parser.redactor.clean(reason, 200) or type(error).__name__}"
             return ServiceUnavailable(call.operation.name, problem, sent=not isinstance(error, _NOT_SENT))
+        except RuntimeError as error:
+            # Another thread has closed the client since; the library sends nothing then.
+            if type(error) is not RuntimeError or not self.http.is_closed:
+                raise
+        if result is None:
+            raise ConfigError("this BillingClient is closed: make a new one")
         if isinstance(result, ApiError):
             return result
         logger.debug("%s: %d, %d bytes", call.operation.name, result.status, len(result.body))

@@ -6,7 +6,7 @@ from flask import Response, request, url_for
 
 from billhook.dashboard.context import DashboardContext
 from billhook.dashboard.deliveries import parse_id
-from billhook.inbox.actions import issues_acted_on, list_actions
+from billhook.inbox.operating.actions import issues_acted_on, list_actions
 
 PAGE = 50
 

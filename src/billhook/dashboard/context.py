@@ -17,17 +17,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flask import Response, abort, current_app, g, request
 
 from billhook.extension import get_state
-from billhook.inbox.actions import ActionRecorder, recorded
-from billhook.inbox.conditions import Severity
-from billhook.inbox.deliveries import ListedDelivery, details
-from billhook.inbox.operations import ReplayResult, replay
-from billhook.inbox.overview import HandlerBacklog, PeriodFigures, read_periods
+from billhook.handlers.registered import left_alone, missing_from
+from billhook.inbox.operating.actions import ActionRecorder, recorded
+from billhook.inbox.operating.operations import ReplayResult, replay
+from billhook.inbox.operating.takeover import passed_over
+from billhook.inbox.reading.deliveries import ListedDelivery, details
+from billhook.inbox.watching.handler_backlogs import HandlerBacklog
+from billhook.inbox.watching.judgement import Severity
+from billhook.inbox.watching.overview import PeriodFigures, read_periods
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, level
 from billhook.pages.pages import Pages
 
 if TYPE_CHECKING:
+    from billhook.extension.state import BillhookState
     from billhook.inbox import DeliveryDetails, Inbox
-    from billhook.state import BillhookState
 
 
 _TONES = {
@@ -136,27 +139,37 @@ def replay_batches(
     Failed runs are replayed; with `again` also those that `handler` finished well. Without it, a run that
     succeeds between the page that showed it as failed and the form is not made twice. The due times keep the
     rate without a request or process that waits, and after a restart. Runs with an order key are due in their
-    order instead.
+    order instead. A run whose handler is not there stays as it is.
     """
     done, now, inbox = ReplayResult(), context.now, context.inbox
+    is_missing = missing_from(context.state.handlers)
     with context.recorded("replay", which) as recorder:
         for batch in batches:
             due = None if rate is None else partial(_due_at, now, rate, done.runs)
-            changed = replay(inbox, batch, now, handler=handler, only_failed=not again, due=due)
+            changed = replay(
+                inbox, batch, now, handler=handler, only_failed=not again, due=due, is_missing=is_missing
+            )
             recorder.add(changed.deliveries, batch)
             done += changed
             inbox.waker.wake()
     return done
 
 
+_NOTHING_FAILED = "Nothing was replayed: no handler of these deliveries failed."
+
+
 def _due_at(start: datetime, rate: float, before: int, index: int) -> datetime:
     return start + timedelta(seconds=(before + index) / rate)
 
 
-def describe(done: ReplayResult) -> str:
-    """Return a sentence about what a replay did."""
+def describe(context: DashboardContext, done: ReplayResult, to: str = "") -> str:
+    """Return sentences about what a replay did and left; `to` is the handler that took runs over."""
+    left = [f"{text}." for text in left_alone(context.state.handlers, done.missing)]
+    left += [f"{text}." for text in passed_over(done, to)]
     if not done.deliveries:
-        return "Nothing was replayed: no handler of these deliveries failed."
+        return " ".join(["Nothing was replayed.", *left]) if left else _NOTHING_FAILED
+    if done.runs and not context.state.handlers.count():
+        left.append("This app has loaded no handler: whether those of the runs exist is not known here.")
     parts = []
     for number, one, more in (
         (done.runs + done.added, "run is due", "runs are due"),
@@ -164,7 +177,7 @@ def describe(done: ReplayResult) -> str:
     ):
         if number:
             parts.append(f"{number:,} {one if number == 1 else more} again")
-    return f"Replayed: {', '.join(parts)}."
+    return " ".join([f"Replayed: {', '.join(parts)}.", *left])
 
 
 MINUTE = timedelta(minutes=1)

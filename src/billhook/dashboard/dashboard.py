@@ -13,14 +13,14 @@ from flask import Flask, Response, abort, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
+from billhook.basics.printable import first_line
 from billhook.dashboard import actions, deliveries, delivery, handlers, health, overview, workers
 from billhook.dashboard.context import DashboardContext, last_error, tone
+from billhook.doctor.status_texts import through_text, unfinished_text
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
+from billhook.errors.program import program
 from billhook.pages.pages import PageLink, Pages, Visitor
-from billhook.printable import first_line
-from billhook.program import program
 from billhook.receiver.exemptions import CSRF, exempt
-from billhook.status import through_text, unfinished_text
 
 logger = logging.getLogger("billhook.dashboard")
 

@@ -17,13 +17,14 @@ from flask import Response, abort, request, url_for
 from billhook.clock import parse_time
 from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
 from billhook.events import EVENT_TYPES
+from billhook.handlers.registered import left_alone, missing_from, names_of
 from billhook.inbox import DeliveryFilter, Inbox
-from billhook.inbox.condition_checks import number_text
-from billhook.inbox.deliveries import count, handler_names, id_batches, in_batches, with_runs
-from billhook.inbox.filters import FILTERS, SHOWN_STATES, STATES
-from billhook.inbox.issues import of_issue
-from billhook.inbox.operations import ReplayResult, replay
-from billhook.inbox.search_scope import page_with_unread, read_scope, search_bound
+from billhook.inbox.operating.operations import ReplayResult, replay
+from billhook.inbox.reading.deliveries import count, handler_names, id_batches, in_batches, with_runs
+from billhook.inbox.reading.search_scope import page_with_unread, read_scope, search_bound
+from billhook.inbox.running.filters import FILTERS, SHOWN_STATES, STATES
+from billhook.inbox.watching.conditions import number_text
+from billhook.inbox.watching.issues import of_issue
 
 SEARCH_LIMIT = 100_000
 """How many of the newest deliveries a search for a text in bodies reads. In an inbox with as many, the list
@@ -75,6 +76,14 @@ class FilterForm(NamedTuple):
         command = f"deliveries replay{self.options}"
         return (None, f"{command} --dry-run") if "handler" in self.fields else (command, None)
 
+    @property
+    def first_runs_command(self) -> str | None:
+        """The command that gives the same deliveries to the handler that has missed them."""
+        name = self.fields.get("without-handler")
+        if name is None or {"handler", "twins"} & self.fields.keys():
+            return None
+        return f"deliveries replay --handler {_quote(name)}{self.options} --dry-run"
+
     def within_search_limit(self, inbox: Inbox) -> FilterForm:
         """Return the form with a search for a text bounded to the newest of the selected deliveries."""
         selected = of_issue(inbox, self.filter)
@@ -121,10 +130,20 @@ def parse_filter_form(values: Mapping[str, str], now: datetime) -> FilterForm:
     return FilterForm(fields, DeliveryFilter(**given), tuple(mistakes))
 
 
+def read_filter_form(context: DashboardContext, values: Mapping[str, str]) -> FilterForm:
+    """Parse the fields of a form or a query; a handler that is left out is so under its former names too."""
+    form = parse_filter_form(values, context.now)
+    without = form.filter.without_handler
+    if not isinstance(without, str):
+        return form
+    names = names_of(context.state.handlers, without)
+    return form._replace(filter=replace(form.filter, without_handler=names))
+
+
 def show_list(context: DashboardContext) -> Response:
     """Render the list of deliveries; the URL has the filters and the last id of the previous page."""
     inbox = context.inbox
-    form = parse_filter_form(request.args, context.now)
+    form = read_filter_form(context, request.args)
     previous_id = parse_id(request.args.get("before"))
     found = []
     if not form.mistakes:
@@ -181,9 +200,9 @@ def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, gro
     command, again = form.replay_commands
     if ids:
         command, again = f"deliveries replay {' '.join(map(str, ids))}", None
-        would = ReplayResult()
+        would, is_missing = ReplayResult(), missing_from(context.state.handlers)
         for batch in in_batches(ids):
-            would += replay(context.inbox, batch, context.now, dry_run=True)
+            would += replay(context.inbox, batch, context.now, is_missing=is_missing, dry_run=True)
     else:
         total = count(context.inbox, form.filter)
     return context.render(
@@ -192,6 +211,7 @@ def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, gro
         form=form,
         total=total,
         would=would,
+        left=[] if would is None else left_alone(context.state.handlers, would.missing),
         most=MOST_REPLAYED,
         grown=grown,
         again=again,
@@ -214,13 +234,13 @@ def replay_selected(context: DashboardContext) -> Response:
         batches, which = id_batches(context.inbox, form.filter), form.filter.as_options or "all"
     done = replay_batches(context, batches, which, rate=rate)
     tone = "good" if done.deliveries else "warn"
-    return context.pages.redirect(url_for(".deliveries", **form.fields), describe(done), tone)
+    return context.pages.redirect(url_for(".deliveries", **form.fields), describe(context, done), tone)
 
 
 def _chosen(context: DashboardContext) -> tuple[list[int], FilterForm]:
     """Return the ids in the form, and its filters, which select if there are no ids."""
     ids = sorted({found for value in request.form.getlist("id") if (found := parse_id(value)) is not None})
-    form = parse_filter_form(request.form, context.now)
+    form = read_filter_form(context, request.form)
     if form.mistakes:
         abort(400, f"The filters cannot be read: {'; '.join(form.mistakes)}.")
     if not ids and request.form.get("scope") != "all":

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from flask import Response, abort, current_app, request, url_for
 
+from billhook.basics.printable import printable
 from billhook.clock import format_time
 from billhook.dashboard.body import read_body
 from billhook.dashboard.context import DashboardContext, describe, replay_batches, tone
-from billhook.dashboard.deliveries import parse_filter_form, parse_id
+from billhook.dashboard.deliveries import parse_id, read_filter_form
 from billhook.engines.resend import resend
 from billhook.errors import ConfigError, PayloadError
 from billhook.fields.model import describe_details
-from billhook.inbox.deliveries import RunDetails
-from billhook.inbox.operations import discard, empty_log, erase
-from billhook.inbox.searches import neighbours, related_deliveries
-from billhook.inbox.shares import known_issues
+from billhook.inbox.operating.operations import discard, empty_log, erase
+from billhook.inbox.reading.deliveries import RunDetails
+from billhook.inbox.reading.handler_shares import known_issues
+from billhook.inbox.reading.searches import neighbours, related_deliveries
 from billhook.pages.charts import Lane, Mark, lane_chart
 from billhook.pages.text import indented_json
-from billhook.printable import printable
 from billhook.receiver.masking import masked_headers, signature_headers
 
 RAW_CHARACTERS = 40_000
@@ -26,7 +26,7 @@ RAW_CHARACTERS = 40_000
 def show(context: DashboardContext, delivery_id: int) -> Response:
     """Return the page of one delivery; the URL has the filters of the list that the visitor came from."""
     found = context.delivery(delivery_id)
-    form = parse_filter_form(request.args, context.now).within_search_limit(context.inbox)
+    form = read_filter_form(context, request.args).within_search_limit(context.inbox)
     previous, following = neighbours(context.inbox, form.filter, delivery_id)
     text = found.body.decode("utf-8", "backslashreplace")
     raw = indented_json(text) if len(text) <= RAW_CHARACTERS else text[:RAW_CHARACTERS]
@@ -92,7 +92,7 @@ def replay_one(context: DashboardContext, delivery_id: int) -> Response:
     if again and repeated and request.form.get("confirmed") != "1":
         return context.render("repeat.html", summary=found.summary, handler=handler, repeated=repeated)
     done = replay_batches(context, [[delivery_id]], which, handler=handler, again=again)
-    return _back(context, delivery_id, describe(done), "good" if done.deliveries else "warn")
+    return _back(context, delivery_id, describe(context, done), "good" if done.deliveries else "warn")
 
 
 def resend_one(context: DashboardContext, delivery_id: int) -> Response:

@@ -6,12 +6,15 @@ issues, and one with what an operator can do about it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
+from shlex import quote
 from typing import NamedTuple
 
 from flask import Response, abort, request, url_for
 
+from billhook.basics.printable import first_line, printable
+from billhook.basics.type_names import is_reading, types_read
 from billhook.clock import format_duration, parse_duration
 from billhook.dashboard.context import (
     RANGES,
@@ -24,14 +27,20 @@ from billhook.dashboard.context import (
     read_range,
     replay_batches,
 )
+from billhook.doctor.runbook import read_runbook
+from billhook.engines.first_runs import backfill
+from billhook.errors.program import in_program
 from billhook.events import EVENT_TYPES
 from billhook.handlers import Handler, RetrySchedule
 from billhook.handlers.options import HEADINGS, in_words
-from billhook.handlers.registered import missing_names, types_by_handler
+from billhook.handlers.registered import missing_names, missing_remedy, names_of, types_by_handler
 from billhook.inbox import PausedHandler
-from billhook.inbox.conditions import condition_of
-from billhook.inbox.deliveries import handler_names
-from billhook.inbox.issues import (
+from billhook.inbox.operating.operations import ReplayResult
+from billhook.inbox.operating.takeover import take_over
+from billhook.inbox.reading.deliveries import handler_names
+from billhook.inbox.reading.handler_shares import first_release, newest_errors, read_share
+from billhook.inbox.watching.handler_backlogs import HandlerBacklog
+from billhook.inbox.watching.issues import (
     RESOLVES_ITSELF,
     Issue,
     IssueState,
@@ -42,13 +51,10 @@ from billhook.inbox.issues import (
     list_issues,
     newest_traceback,
 )
-from billhook.inbox.occurrences import IssueKind
-from billhook.inbox.overview import HandlerBacklog, HandlerFigures, PeriodFigures, percentile, read_overview
-from billhook.inbox.shares import first_release, newest_errors, read_share
+from billhook.inbox.watching.judgement import condition_of
+from billhook.inbox.watching.occurrences import IssueKind
+from billhook.inbox.watching.overview import HandlerFigures, PeriodFigures, percentile, read_overview
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
-from billhook.printable import first_line
-from billhook.program import in_program
-from billhook.runbook import read_runbook
 
 _ISSUE_TONES = {
     IssueState.ACKNOWLEDGED: "accent",
@@ -78,7 +84,7 @@ def show_failures(context: DashboardContext) -> Response:
 def show_issue(context: DashboardContext, issue_id: str) -> Response:
     """Return the page of one issue, with the newest traceback open."""
     one = _find(context, issue_id)
-    paused = one.subject in {each.name for each in context.inbox.paused_handlers()}
+    paused = bool(context.inbox.paused_handlers(one.subject))
     title, text = read_runbook()[condition_of(one.kind).runbook]
     return context.render(
         "issue.html",
@@ -90,8 +96,18 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         since_release=first_release(context.inbox, one.id),
         steps=list(_steps(one, paused=paused)),
         has_handler=one.handler is not None,
+        gone=_remedy(context, one.handler),
+        others=sorted(each.name for each in context.state.handlers.every()),
         runbook=(title, in_program(text)),
     )
+
+
+def _remedy(context: DashboardContext, name: str | None) -> str | None:
+    """Return what to do about a handler that this app does not have; None if it has it, or none at all."""
+    handlers = context.state.handlers
+    if name is None or not handlers.count() or not missing_names(handlers, [name]):
+        return None
+    return missing_remedy(name)
 
 
 def _steps(one: Issue, *, paused: bool) -> Iterator[str]:
@@ -142,11 +158,34 @@ def change(context: DashboardContext, issue_id: str, verb: str) -> Response:
 def replay_issue(context: DashboardContext, issue_id: str) -> Response:
     """Replay the deliveries of an issue at a rate, and return to its page."""
     one = _find(context, issue_id)
-    rate = parse_rate(request.form.get("rate", ""))
+    rate, to = parse_rate(request.form.get("rate", "")), request.form.get("to", "")
     batches = failing_delivery_ids(context.inbox, one)
-    done = replay_batches(context, batches, f"issue {one.id}", rate=rate, handler=one.handler)
+    if to:
+        done = _take_over(context, one, to, batches)
+    else:
+        done = replay_batches(context, batches, f"issue {one.id}", rate=rate, handler=one.handler)
     tone, then = ("good", f" {RESOLVES_ITSELF}.") if done.deliveries else ("warn", "")
-    return context.pages.redirect(url_for(".issue", issue_id=one.id), describe(done) + then, tone)
+    return context.pages.redirect(
+        url_for(".issue", issue_id=one.id), describe(context, done, to) + then, tone
+    )
+
+
+def _take_over(context: DashboardContext, one: Issue, to: str, batches: Iterable[list[int]]) -> ReplayResult:
+    """Have another handler take over the runs that failed by an issue."""
+    handlers, inbox, done = context.state.handlers, context.inbox, ReplayResult()
+    options = backfill(handlers, to)
+    if one.handler is None or to == one.handler or options is None:
+        abort(400, "There is no other handler of that name.")
+    with context.recorded("replay", printable(f"issue {one.id} --to {quote(to)}")) as recorder:
+        for batch in batches:
+            changed = take_over(
+                inbox, batch, context.now, handler=one.handler, to=to, to_names=names_of(handlers, to),
+                options=options, only_failed=True,
+            )  # fmt: skip
+            recorder.add(changed.deliveries, batch)
+            done += changed
+            inbox.waker.wake()
+    return done
 
 
 def _find(context: DashboardContext, issue_id: str) -> Issue:
@@ -195,6 +234,11 @@ class HandlerRow(NamedTuple):
     paused: PausedHandler | None
 
     @property
+    def reads(self) -> bool:
+        """Whether these are the runs that read events of own types, and call no handler."""
+        return is_reading(self.name)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Its name and its former names."""
         return (self.name, *(self.handler.aliases if self.handler else ()))
@@ -219,6 +263,7 @@ def show_handler(context: DashboardContext) -> Response:
         "handler.html",
         one=row,
         terms=_terms(row.handler, context.state.settings.retry_schedule_seconds) if row.handler else (),
+        gone=_remedy(context, row.name),
         issues=[one for one in issues if one.state is not IssueState.RESOLVED],
         courses=courses(context, issues),
         errors=_errors(context, issues),
@@ -238,9 +283,10 @@ def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
     backlogs = {one.name: one for one in overview.handler_backlogs}
     stored = {*handler_names(context.inbox), *paused, *figures, *backlogs}
     others = missing_names(context.state.handlers, stored)
+    readings = filter(is_reading, stored)
     rows = []
-    for name in sorted([*handled, *others]):
-        handler, types = handled.get(name, (None, []))
+    for name in sorted([*handled, *others, *readings]):
+        handler, types = handled.get(name, (None, types_read(name)))
         every = len(types) == len(EVENT_TYPES) + 1
         shown = ["all"] if every else types
         rows.append(HandlerRow(name, handler, shown, figures.get(name), backlogs.get(name), paused.get(name)))
@@ -271,7 +317,7 @@ def pause(context: DashboardContext) -> Response:
 def resume(context: DashboardContext) -> Response:
     """Resume a paused handler, and return to its page."""
     name = _named(context)
-    if name not in {one.name for one in context.inbox.paused_handlers()}:
+    if not context.inbox.paused_handlers(name):
         return _back(context, name, f"{name} was not paused.", "warn")
     with context.recorded("resume", name):
         context.inbox.resume_handler(name)

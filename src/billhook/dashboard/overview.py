@@ -19,13 +19,13 @@ from billhook.dashboard.context import (
     read_range,
     stacked_chart,
 )
+from billhook.doctor.status_texts import types_of_models
 from billhook.events import EVENT_TYPES
-from billhook.inbox.condition_checks import Facts, number_text
-from billhook.inbox.conditions import Condition, judge
-from billhook.inbox.counts import OTHER_TYPES, ROWS_READ, Counted
-from billhook.inbox.overview import Overview, PeriodFigures, read_overview
+from billhook.inbox.counting.counts import OTHER_TYPES, ROWS_READ, Counted
+from billhook.inbox.watching.conditions import Facts, number_text
+from billhook.inbox.watching.judgement import Condition, judge
+from billhook.inbox.watching.overview import Overview, PeriodFigures, read_overview
 from billhook.pages.charts import Bars, Sparkline, sparkline
-from billhook.status import types_of_models
 
 _CAUSES = 5
 """The most causes of refusals that are shown separately, the most frequent first."""

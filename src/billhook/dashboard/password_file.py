@@ -18,9 +18,9 @@ from flask import Flask, request
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Unauthorized
 
+from billhook.basics.file_modes import read_secret_file
 from billhook.dashboard.dashboard import Dashboard
 from billhook.errors import ConfigError
-from billhook.file_modes import read_secret_file
 from billhook.logs import LimitedLog
 
 logger = logging.getLogger("billhook.dashboard")

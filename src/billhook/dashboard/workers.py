@@ -5,7 +5,8 @@ from __future__ import annotations
 from flask import Response
 
 from billhook.dashboard.context import DashboardContext
-from billhook.inbox.worker_list import WorkerState, list_workers
+from billhook.inbox.reading.worker_list import WorkerState, list_workers
+from billhook.inbox.watching.disagreements import read_disagreement
 
 _TONES = {WorkerState.RUNNING: "good", WorkerState.LOST: "warn", WorkerState.STOPPED: "quiet"}
 
@@ -13,8 +14,11 @@ _TONES = {WorkerState.RUNNING: "good", WorkerState.LOST: "warn", WorkerState.STO
 def show_workers(context: DashboardContext) -> Response:
     """Return the page."""
     found = list_workers(context.inbox, context.now)
+    with context.inbox.database.read() as connection:
+        disagreement = read_disagreement(connection, context.now)
     return context.render(
         "workers.html",
+        disagreement=disagreement,
         workers=[one for one in found if one.ended_at is None],
         ended=[one for one in found if one.ended_at is not None],
         tones=_TONES,

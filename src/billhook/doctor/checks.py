@@ -9,15 +9,19 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import click
 
+from billhook.basics.printable import counted
+from billhook.basics.version import version_text
 from billhook.clock import format_ago, format_duration
 from billhook.doctor.configuration import (
     about_gunicorn,
     about_late_options,
     about_notifications,
+    about_version,
     option_findings,
     secret_file_findings,
     secret_files,
@@ -27,6 +31,7 @@ from billhook.doctor.deliveries import (
     about_engine,
     about_handlers,
     about_missing,
+    about_subscriptions,
     about_time_outs,
     about_types,
     clock_findings,
@@ -44,16 +49,18 @@ from billhook.doctor.inbox import (
     about_worker,
 )
 from billhook.doctor.probe import send_probe
+from billhook.doctor.queues import about_queues
 from billhook.errors import BillhookError
-from billhook.inbox.conditions import CONDITIONS
-from billhook.printable import counted
+from billhook.inbox.operating.subscriptions import list_subscriptions
+from billhook.inbox.watching.judgement import CONDITIONS
 from billhook.receiver.blueprint import webhook_routes
 
 
 def secret_files_text(setup: Setup) -> str:
     """Return the files with secrets, and how old they are."""
     ages = []
-    for option, path in secret_files(setup.settings):
+    for option, name in secret_files(setup.settings):
+        path = Path(name)
         with suppress(OSError):  # what reads a file that is missing says so
             changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
             ages.append(f"{option.key}: {path.name}, changed {format_ago(changed, setup.now)}")
@@ -63,7 +70,7 @@ def secret_files_text(setup: Setup) -> str:
 def sources_text(setup: Setup) -> str:
     """Return the schemes of the sources, with how many secrets they have."""
     return "; ".join(
-        f"{one.name}: {one.scheme.name}, {counted(len(one.secrets), 'secret')}"
+        f"{one.name}: {one.scheme.name}, {counted(len(one.secret_list), 'secret')}"
         for one in setup.load_sources()
     )
 
@@ -104,6 +111,14 @@ def clock_text(setup: Setup) -> str:
     return f"a delivery comes {format_duration(seconds)} after it is signed, at the least"
 
 
+def subscriptions_text(setup: Setup) -> str:
+    """Return to how many types billhook has subscribed, as far as it remembers."""
+    types = {one.event_type for one in list_subscriptions(setup.inbox)}
+    if not types:
+        return "billhook has subscribed nothing from this inbox, and the service lists no subscriptions"
+    return f"billhook has subscribed {counted(len(types), 'type')}"
+
+
 Runner = Literal["doctor", "page", "check"]
 _DOCTOR: frozenset[Runner] = frozenset({"doctor", "page"})
 _ALL: frozenset[Runner] = _DOCTOR | {"check"}
@@ -128,6 +143,7 @@ CHECKS = (
         "options", lambda setup: option_findings(setup.settings, setup.environ),
         well=lambda setup: f"the engine is {setup.settings.engine}",
     ),
+    Check("version", about_version, well=lambda _: version_text()),
     Check("late options", about_late_options, _ALL),
     Check("secret files", lambda setup: secret_file_findings(setup.settings), well=secret_files_text),
     Check("notifications", about_notifications, _ALL),
@@ -142,6 +158,7 @@ CHECKS = (
         well=lambda setup: f"{counted(sum(setup.overview.refused.values()), 'request')} refused in 24 hours",
     ),
     Check("worker", about_worker, reads_inbox=True, well=workers_text),
+    Check("queues", about_queues, frozenset({"doctor"}), reads_inbox=True),
     Check(
         "conditions", about_conditions, reads_inbox=True,
         well=lambda _: f"{len(CONDITIONS)} conditions judged: none of them holds for the set-up",
@@ -150,6 +167,7 @@ CHECKS = (
     Check("names", about_missing, reads_inbox=True, well=lambda _: "what waits has its handler"),
     Check("time-outs", about_time_outs, well=lambda _: "each handler has one"),
     Check("types", about_types, well=lambda _: "each type that arrived has a handler"),
+    Check("subscriptions", about_subscriptions, reads_inbox=True, well=subscriptions_text),
     Check("gunicorn", about_gunicorn, frozenset({"doctor"})),
     Check(
         "payloads", lambda setup: payload_findings(setup.sample),

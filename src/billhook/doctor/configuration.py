@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from billhook.basics.engine_kinds import ENGINES, Place
+from billhook.basics.file_modes import access_by_others, shown_path
+from billhook.basics.version import installed_version, version_text
 from billhook.doctor.finding import Finding
 from billhook.extension import get_settings, get_state
-from billhook.file_modes import access_by_others
 from billhook.settings import OPTIONS, Option
 
 if TYPE_CHECKING:
@@ -40,11 +42,11 @@ def option_findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[
             "child processes inherit it, and crash reports print it",
             "put them into a file with mode 600 and name it in BILLHOOK_SECRETS_FILE",
         )  # fmt: skip
-    if settings.engine == "inline":
+    if ENGINES[settings.engine].place is Place.REQUEST:
         yield Finding(
-            "warning", "engine-inline", "BILLHOOK_ENGINE is inline",
+            "warning", "engine-inline", f"BILLHOOK_ENGINE is {settings.engine}",
             "handlers run within the request: a slow one delays the answer, and its deadline passes",
-            "set BILLHOOK_ENGINE to thread or worker; inline is for tests",
+            f"set BILLHOOK_ENGINE to thread or worker; {settings.engine} is for tests",
         )  # fmt: skip
     url = urlsplit(settings.api_url or "")
     if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
@@ -69,21 +71,23 @@ def about_late_options(setup: Setup) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def secret_files(settings: Settings) -> list[tuple[Option, Path]]:
+def secret_files(settings: Settings) -> list[tuple[Option, str]]:
     """Return the files with secrets by the option that names them."""
     named = [(option, getattr(settings, option.attribute)) for option in OPTIONS if option.if_read]
-    return [(option, Path(name).absolute()) for option, name in named if name is not None]
+    return [(option, name) for option, name in named if name is not None]
 
 
 def secret_file_findings(settings: Settings) -> Iterator[Finding]:
     """Judge whether the files with secrets are there, and who else may read or replace them."""
-    for option, path in secret_files(settings):
+    for option, name in secret_files(settings):
+        path = Path(name).absolute()
         try:
             path.open("rb").close()
         except OSError as error:
             if option.attribute not in ("secrets_file", "notify_file"):  # those are read by other checks
                 yield Finding(
-                    "error", "secret-file-missing", f"{option.key} {path} cannot be read: {error.strerror}",
+                    "error", "secret-file-missing",
+                    f"{option.key} {shown_path(name)} cannot be read: {error.strerror}",
                     "what needs it fails when it is first used", "make the file, or correct the option",
                 )  # fmt: skip
             continue
@@ -106,6 +110,16 @@ def secret_file_findings(settings: Settings) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
+def about_version(_: Setup) -> Iterator[Finding]:
+    """Say that the build did not know its commit."""
+    if installed_version() is None:
+        yield Finding(
+            "note", "version", version_text(),
+            "it was built from a copy without its git history, so pip does not know the next commit from it",
+            "build it from a clone, or set BILLHOOK_BUILD_VERSION: `python3 src/billhook_version.py` has it",
+        )  # fmt: skip
+
+
 def about_notifications(setup: Setup) -> Iterator[Finding]:
     """Name the lines that are no addresses. Raises ConfigError for the file, and MissingExtra."""
     if setup.settings.notify_file is not None:
@@ -122,7 +136,7 @@ def source_findings(sources: Sequence[Source]) -> Iterator[Finding]:
     """Judge the secrets and the schemes of the sources. No secret is repeated."""
     known: dict[str, str] = {}
     for source in sources:
-        for number, secret in enumerate(source.secrets, 1):
+        for number, secret in enumerate(source.secret_list, 1):
             if not isinstance(secret, str) or secret.startswith(_PUBLIC):
                 continue
             yield from _about_a_secret(f"secret {number} of the source {source.name!r}", secret)
@@ -145,9 +159,9 @@ def source_findings(sources: Sequence[Source]) -> Iterator[Finding]:
                 "for so long a delivery that was captured can be sent again",
                 "correct the clock that is off, and set BILLHOOK_TOLERANCE_SECONDS to 300",
             )  # fmt: skip
-        if len(source.secrets) > 2:
+        if (many := len(source.secret_list)) > 2:
             yield Finding(
-                "warning", "secrets-many", f"the source {source.name!r} has {len(source.secrets)} secrets",
+                "warning", "secrets-many", f"the source {source.name!r} has {many} secrets",
                 "each old secret can still sign", "after a rotation remove the older one",
             )  # fmt: skip
 
@@ -186,7 +200,8 @@ def about_gunicorn(setup: Setup) -> Iterator[Finding]:
         if isinstance(settings, Finding):
             yield settings
         else:
-            yield from gunicorn_findings(settings, setup.settings.deadline_seconds)
+            seconds = setup.settings.deadline_seconds
+            yield from gunicorn_findings(settings, seconds, own_app=setup.own_app)
 
 
 def read_gunicorn_file(path: Path) -> dict[str, Any] | Finding:
@@ -200,8 +215,10 @@ def read_gunicorn_file(path: Path) -> dict[str, Any] | Finding:
         )  # fmt: skip
 
 
-def gunicorn_findings(settings: Mapping[str, Any], deadline_seconds: float) -> Iterator[Finding]:
-    """Judge gunicorn's settings; what they leave out is gunicorn's default."""
+def gunicorn_findings(
+    settings: Mapping[str, Any], deadline_seconds: float, *, own_app: bool = False
+) -> Iterator[Finding]:
+    """Judge gunicorn's settings; what they leave out is gunicorn's default. `own_app`: of a Flask app."""
     kind = str(settings.get("worker_class", "sync"))
     threads = settings.get("threads", 1)
     if kind == "sync" and threads == 1:
@@ -209,6 +226,12 @@ def gunicorn_findings(settings: Mapping[str, Any], deadline_seconds: float) -> I
             "error", "gunicorn-worker-class", "worker_class is sync",
             "one slow client occupies a whole process, and deliveries wait behind it",
             f'set worker_class = "{_OWN_CLASS}", or "gthread" for a Flask app; or {_REFERENCE}',
+        )  # fmt: skip
+    elif kind == _OWN_CLASS and own_app:
+        yield Finding(
+            "warning", "gunicorn-worker-class", f"worker_class is {_OWN_CLASS}, which runs no Flask app",
+            "a process that is given the app itself, such as shop:app, does not start",
+            'set worker_class = "gthread" and threads = 16, or give gunicorn hooks.asgi_app(app)',
         )  # fmt: skip
     elif kind == "asgi":
         yield Finding(

@@ -12,6 +12,9 @@ from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from billhook.basics.engine_kinds import ENGINES, Place
+from billhook.basics.printable import counted, first_line, printable
+from billhook.basics.type_names import shown_type
 from billhook.doctor.examined import Setup
 from billhook.doctor.finding import Finding
 from billhook.errors import InvalidJSON
@@ -19,11 +22,12 @@ from billhook.events import EVENT_TYPES
 from billhook.events.inspection import Unlisted, event_source, unlisted
 from billhook.fields import strict_json
 from billhook.handlers.registered import missing_names, missing_remedy
-from billhook.printable import first_line, printable
-from billhook.type_names import shown_type
+from billhook.inbox.operating.subscriptions import list_subscriptions
+from billhook.signing.source import DEFAULT_SOURCE
 
 if TYPE_CHECKING:
     from billhook.inbox import StoredDelivery
+    from billhook.inbox.watching.handler_backlogs import HandlerBacklog
 
 
 TEST_USER_AGENT = "billhook-send"
@@ -135,13 +139,6 @@ def clock_findings(sample: Sequence[StoredDelivery]) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-_ENGINES = {
-    "thread": "thread: handlers run in threads of the app's own processes",
-    "worker": "worker: handlers run in `billhook worker`; make sure that one is running",
-    "drain": "drain: handlers run in `billhook worker --drain`; make sure that it is started again and again",
-    "celery": "celery: handlers run in Celery's workers; make sure that one is running",
-    "inline": "inline: handlers run within the request: for development and tests only",
-}
 _STANDALONE = (
     "worker: `billhook serve` starts one, and handlers run in it; under a gunicorn of your own they run in "
     "threads of its processes"
@@ -173,20 +170,30 @@ def about_handlers(setup: Setup) -> Iterator[Finding]:
 
 
 def about_missing(setup: Setup) -> Iterator[Finding]:
-    """Name the handlers that runs wait for, and that are not registered under this name."""
+    """Name the handlers that runs wait for, or are dead of, and that are not registered under this name."""
     if not setup.handlers.count():  # then none was examined
         return
-    unfinished = {one.name: one.unfinished for one in setup.overview.handler_backlogs if one.unfinished}
-    for name in missing_names(setup.handlers, unfinished):
-        yield missing_handler(name, unfinished[name])
+    backlogs = {one.name: one for one in setup.overview.handler_backlogs if one.unfinished or one.dead}
+    for name in missing_names(setup.handlers, backlogs):
+        yield missing_handler(backlogs[name])
 
 
-def missing_handler(name: str, runs: int) -> Finding:
-    """Return the finding that runs wait for a handler of this name, which is not registered."""
-    wait = "run waits" if runs == 1 else "runs wait"
+def missing_handler(backlog: HandlerBacklog) -> Finding:
+    """Return the finding that runs wait for a handler, or are dead, and that none has its name."""
+    waiting, dead, name = backlog.unfinished, backlog.dead, printable(backlog.name)
+    told, effects = [], []
+    if waiting:
+        told.append(f"{counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} for {name}")
+        effects.append("each attempt fails, and after the last one the run is dead")
+    if dead:
+        told.append(f"{counted(dead, 'run')} of {name} {'is' if dead == 1 else 'are'} dead")
+        effects.append("a replay leaves dead runs as they are")
     return Finding(
-        "warning", "handler-missing", f"{runs} {wait} for {printable(name)}, and no handler has this name",
-        "each attempt fails, and after the last one the run is dead", missing_remedy(name),
+        "warning", "handler-missing", f"{' and '.join(told)}, and no handler has this name",
+        "; ".join(effects),
+        missing_remedy(backlog.name)
+        + ("; with the alias, replay what is dead: `billhook deliveries replay --state dead --handler "
+           f"{quote(backlog.name)}`" if dead else ""),
     )  # fmt: skip
 
 
@@ -217,13 +224,45 @@ def about_types(setup: Setup) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def about_subscriptions(setup: Setup) -> Iterator[Finding]:
+    """Name the types that have a handler, that billhook never subscribed, and that never came.
+
+    Asked where billhook has subscribed anything. A handler of all types asks for none of them.
+    """
+    subscribed = {one.event_type for one in list_subscriptions(setup.inbox)}
+    if not subscribed:
+        return
+    came = {one.event_type for one in setup.overview.types if one.last_at is not None}
+    handlers = {
+        name: {
+            one.name
+            for one in setup.handlers.by_name(name, unique=False).values()
+            if one.handles(DEFAULT_SOURCE)
+        }
+        for name in EVENT_TYPES
+    }
+    of_all = set.intersection(*handlers.values())
+    missing = [name for name, own in handlers.items() if own - of_all and name not in subscribed | came]
+    if missing:
+        types = " ".join(f"--type {quote(name)}" for name in missing)
+        yield Finding(
+            "note", "type-unsubscribed",
+            f"billhook has subscribed other types, and not these, which have a handler: {_listed(missing)}",
+            "no delivery of them has come; the service sends them only if they were subscribed elsewhere",
+            f"`billhook subscribe {types} --callback-url URL`",
+        )  # fmt: skip
+
+
 def about_engine(setup: Setup) -> Iterator[Finding]:
     """Say which engine runs the handlers."""
     # An app's own option decides. Standalone, `serve` chooses the engine, as its worker tells.
     engine = setup.settings.engine if setup.own_app or not setup.workers else setup.workers[0].engine
-    yield Finding(
-        "ok", "engine", _STANDALONE if engine == "thread" and not setup.own_app else _ENGINES[engine]
-    )
+    kind = ENGINES.get(engine)
+    if kind is None:  # a worker of another release
+        text = f"{printable(engine)}: this release does not know the engine of the worker that runs"
+    else:
+        text = _STANDALONE if kind.place is Place.WEB and not setup.own_app else kind.text
+    yield Finding("ok", "engine", text)
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

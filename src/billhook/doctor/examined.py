@@ -16,10 +16,10 @@ import click
 from billhook.doctor.finding import Finding, finding_of
 from billhook.errors import BillhookError
 from billhook.extension import ENVIRON, get_state
-from billhook.inbox.condition_checks import Facts
-from billhook.inbox.conditions import Judgement, judge
-from billhook.inbox.overview import read_overview
-from billhook.inbox.searches import newest_deliveries
+from billhook.inbox.reading.searches import newest_deliveries
+from billhook.inbox.watching.conditions import Facts
+from billhook.inbox.watching.judgement import Judgement, judge
+from billhook.inbox.watching.overview import read_overview
 from billhook.receiver.blueprint import webhook_routes
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from billhook.handlers import ConnectedHandlers
     from billhook.inbox import Inbox, StoredDelivery
-    from billhook.inbox.overview import Overview
-    from billhook.inbox.workers import WorkerFigures
+    from billhook.inbox.running.workers import WorkerFigures
+    from billhook.inbox.watching.overview import Overview
     from billhook.settings import Settings
     from billhook.signing.source import Source
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from billhook.errors import InboxUnavailable, SchemaMismatch
-from billhook.program import in_program
+from billhook.errors.program import in_program
 
 Level = Literal["error", "warning", "note", "ok"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note", "ok")
@@ -18,7 +18,7 @@ class Finding:
     """What was found, why it matters, and what to do. `code` names its kind and stays the same.
 
     With the level `ok` it says only `what` was found to be well. `file` is the text of a file to save.
-    Commands in `what` and `remedy` become those that the user has to type: see `billhook.program`.
+    Commands in `what` and `remedy` become those that the user has to type: see `billhook.errors.program`.
     """
 
     level: Level

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from billhook.basics.engine_kinds import ENGINES, Place
+from billhook.basics.printable import printable
 from billhook.clock import format_time
 from billhook.doctor.finding import Finding, Level
-from billhook.inbox.condition_checks import Facts, worker_missing
-from billhook.inbox.conditions import CONDITIONS, LIMITS, HeldCondition, Severity
-from billhook.printable import printable
+from billhook.inbox.watching.conditions import Facts, worker_missing
+from billhook.inbox.watching.judgement import CONDITIONS, LIMITS, HeldCondition, Severity
 
 if TYPE_CHECKING:
     from billhook.doctor.examined import Setup
@@ -34,9 +35,10 @@ def about_database(setup: Setup) -> Iterator[Finding]:
     alive = sum(one.alive for one in setup.overview.workers)
     given = setup.environ.get("WEB_CONCURRENCY", "")
     web = int(given) if given.isdecimal() else _WEB_PROCESSES
-    if setup.settings.engine == "thread":  # its workers are threads of the web processes
+    place = ENGINES[setup.settings.engine].place
+    if place is Place.WEB:  # its workers are threads of the web processes
         web, alive = max(web, alive), 0
-    elif setup.settings.engine != "inline":
+    elif place is Place.WORKER:
         alive = max(1, alive)
     for problem in setup.inbox.database.facts().problems(web, alive):
         yield Finding(*problem)
@@ -67,6 +69,20 @@ _WORDS = {
     "disk": _Words(
         "on a full disk every delivery is answered 503, and the service gives up at some time",
         "free some space, or keep less: lower BILLHOOK_RETENTION_DAYS, or prune deliveries", "free-space",
+    ),
+    "no-consumer": _Words(
+        "deliveries are answered 200, and no handler is called",
+        "start a Celery worker with `-Q` and the queue's name, or change `task_routes`; `celery -A "
+        "MODULE:NAME inspect active_queues` lists what each worker consumes",
+    ),
+    "not-stored": _Words(
+        "the service sends them again for some time; what it gives up is lost",
+        "correct what the other findings name; else look in the receiver's log for `refused with 503`, where "
+        "the error of each is",
+    ),
+    "refused": _Words(
+        "if they are genuine, each delivery is lost once the service gives up",
+        f"compare the secrets here with the service's; then record a request with {_CAPTURE}",
     ),
     "clock-refusals": _Words(
         "with a clock that is off by more than the tolerance every delivery is refused; so is an old "
@@ -169,9 +185,8 @@ def missing_worker(inbox: Inbox, settings: Settings, *, own_app: bool, now: date
 
 
 def _how_to_start(settings: Settings, *, own_app: bool) -> str:
-    if settings.engine == "celery":
-        name = "MODULE:NAME" if own_app else "billhook.standalone:celery"
-        return f"start one: celery -A {name} worker"
-    if own_app and settings.engine == "thread":
+    kind = ENGINES[settings.engine]
+    if own_app and kind.place is Place.WEB:
         return "start the app: its threads start with the first request"
-    return "start one: billhook worker" + ("" if own_app or settings.handlers else " FILE")
+    files = "" if own_app or settings.handlers or kind.is_foreign else " FILE"
+    return f"start one: {kind.start_command(own_app=own_app)}{files}"

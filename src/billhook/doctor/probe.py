@@ -12,7 +12,8 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -24,6 +25,7 @@ from billhook.errors import BillhookError
 from billhook.posting import HttpPoster, HttpReply, sign
 from billhook.receiver.blueprint import WebhookRoute, host_of, webhook_routes
 from billhook.receiver.wsgi import PROBE, DeliveryProbe
+from billhook.servers.accepting import accept_connections
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -47,7 +49,7 @@ def send_probe(setup: Setup, route: WebhookRoute) -> Iterator[Finding]:
             gateway, reply = _send(app, route, scheme, {"X-Forwarded-Proto": "https", **headers})
         except OSError as error:
             yield Finding(
-                "error", name, f"no probe was sent: no port of 127.0.0.1 can be opened: {error.strerror}",
+                "error", name, f"no probe was sent over a port of 127.0.0.1: {error.strerror}",
                 remedy="send a delivery to the app where it runs, with `billhook send --to URL`",
             )  # fmt: skip
             return
@@ -61,7 +63,7 @@ def send_probe(setup: Setup, route: WebhookRoute) -> Iterator[Finding]:
 
 def _sign(setup: Setup, route: WebhookRoute) -> dict[str, str]:
     """Sign the probe; return nothing if the source has only public keys: then a 401 shows the receiver."""
-    secret = route.source.secrets[0]
+    secret = route.source.secret_list[0]
     if not isinstance(secret, str):
         return {}
     header = route.source.type_header
@@ -75,7 +77,7 @@ class ProbeGateway:
     """A WSGI application that passes the checker's own request on to an app, and no other.
 
     It puts the probe into the WSGI environ, where no header of a request can put one. The checker's requests
-    have a random token, which the app does not see; what else comes to the port is answered 403.
+    have a random token, which the app does not see; the server refuses what else comes to the port.
     """
 
     def __init__(self, app: WSGIApplication, scheme: str, root: str) -> None:
@@ -89,11 +91,8 @@ class ProbeGateway:
         self._root = root
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
-        """Answer one request."""
-        given = environ.pop("HTTP_" + _TOKEN.upper().replace("-", "_"), "")
-        if not hmac.compare_digest(given.encode(), self.token.encode()):
-            start_response("403 Forbidden", [("Content-Length", "0")])
-            return
+        """Pass on a request of the checker's own."""
+        del environ["HTTP_" + _TOKEN.upper().replace("-", "_")]
         # What a server says that takes deliveries by this scheme, at this path.
         environ["wsgi.url_scheme"] = self._scheme
         environ["SERVER_NAME"] = environ["HTTP_HOST"].partition(":")[0]
@@ -113,34 +112,71 @@ class ProbeGateway:
                 pieces.close()
 
 
-class _SilentHandler(WSGIRequestHandler):
+class _ProbeHandler(WSGIRequestHandler):
+    """Takes the checker's requests; refuses any other before werkzeug reads its target or its body."""
+
+    server: _ProbeServer
+
     def log(self, *_: Any) -> None:
         """Say nothing: the output is that of the command."""
 
+    def parse_request(self) -> bool:
+        """Parse the head of a request; return False if it is answered already."""
+        if not self.raw_requestline.strip():
+            self.send_error(HTTPStatus.BAD_REQUEST)  # the library would give no answer
+            return False
+        if not super().parse_request():
+            return False
+        given = self.headers.get(_TOKEN, "")
+        if hmac.compare_digest(given.encode(), self.server.gateway.token.encode()):
+            return True
+        self.send_error(HTTPStatus.FORBIDDEN)
+        return False
 
-class _SilentServer(ThreadedWSGIServer):
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse a request without its text; no input is answered 5xx."""
+        self.request_version = self.protocol_version  # to HTTP/0.9 an answer would have no status line
+        self.send_response_only(code if code < 500 else HTTPStatus.BAD_REQUEST)
+        self.send_header("Connection", "close")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+class _ProbeServer(ThreadedWSGIServer):
+    def __init__(self, gateway: ProbeGateway, descriptor: int) -> None:
+        self.gateway = gateway
+        super().__init__("127.0.0.1", 0, gateway, _ProbeHandler, fd=descriptor)
+
     def log(self, *_: Any) -> None:
         """Say nothing; what the app raised is found by its gateway."""
 
 
 @contextmanager
-def _served(application: ProbeGateway) -> Iterator[int]:
-    """Serve an application on a free port of this machine's own address; yield the port. Raises OSError."""
+def _served(gateway: ProbeGateway) -> Iterator[tuple[int, list[OSError]]]:
+    """Serve a gateway on a free port of this machine's own address. Raises OSError.
+
+    Yield the port, and a list of the errors when no connection could be accepted.
+    """
+    errors: list[OSError] = []
+    is_over = threading.Event()
     # Bound here: the server would print an error, and exit.
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = _SilentServer("127.0.0.1", 0, application, _SilentHandler, fd=listener.fileno())
+        server = _ProbeServer(gateway, listener.fileno())
 
         def accept() -> None:
-            with suppress(OSError):  # the listener is shut down
-                while True:
-                    server.process_request(*listener.accept())
+            for connection in accept_connections(listener, is_over.is_set, errors.append):
+                try:
+                    server.process_request(connection, connection.getpeername())
+                except (OSError, RuntimeError):  # its client has gone, or there is no thread for it
+                    connection.close()
 
         # Not serve_forever, whose selector stops every greenlet of an app that patches the library late.
         thread = threading.Thread(target=accept, daemon=True)
         thread.start()
         try:
-            yield listener.getsockname()[1]
+            yield listener.getsockname()[1], errors
         finally:
+            is_over.set()
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
             server.server_close()
@@ -164,10 +200,13 @@ def _send(
 
 
 def _post(gateway: ProbeGateway, path: str, headers: Mapping[str, str]) -> HttpReply:
-    with _served(gateway) as port:
+    with _served(gateway) as (port, errors):
         url = urlsplit(f"http://127.0.0.1:{port}{quote(path)}")
         with HttpPoster(url, _SECONDS) as poster:
-            return poster.post(_BODY, {_TOKEN: gateway.token, **headers})
+            reply = poster.post(_BODY, {_TOKEN: gateway.token, **headers})
+        if reply.status is None and errors:
+            raise errors[0]
+        return reply
 
 
 def _judge(

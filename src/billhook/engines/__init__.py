@@ -1,4 +1,4 @@
-"""Engines: where handlers run (inline, thread, worker, Celery), and the dispatcher that they share."""
+"""Engines: where handlers run (inline, thread, worker, Celery, RQ), and the dispatcher that they share."""
 
 from billhook.engines.dispatcher import Dispatcher as Dispatcher
 from billhook.engines.inline import Engine as Engine

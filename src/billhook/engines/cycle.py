@@ -1,7 +1,7 @@
 """The cycle: settle results, plan deliveries and claim due runs, in one transaction. The way of every run.
 
 An engine collects the attempts that have ended, reads what there is to do, and writes all of it at once. What
-finishes and arrives while it commits makes up the next batch. `LeaseTable` knows the claims that it holds.
+finishes and arrives while it commits makes up the next batch.
 """
 
 from __future__ import annotations
@@ -9,16 +9,20 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Collection, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from billhook.concurrency import unique_process_name
+from billhook.basics.concurrency import unique_process_name
+from billhook.basics.type_names import is_reading
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import ClaimedRun, HandlerPool
-from billhook.engines.reporting import delivery_fields
+from billhook.engines.lease_table import LeaseTable
+from billhook.engines.readers import MOST_HELD, READERS, Readers
+from billhook.engines.reporting import PlannedDelivery, delivery_fields
 from billhook.errors import BillhookError
+from billhook.errors.program import in_program
 from billhook.inbox import (
     NOTHING_DUE,
     Claim,
@@ -30,8 +34,8 @@ from billhook.inbox import (
     RunPlan,
     StoredDelivery,
 )
+from billhook.inbox.running.workers import WORKER_SILENT_AFTER
 from billhook.logs import LimitedLog
-from billhook.program import in_program
 
 logger = logging.getLogger("billhook.engines")
 
@@ -43,117 +47,6 @@ PLAN_BYTES = 16 * 1024 * 1024
 its size, and a process that is killed for its memory would read as much again after its start."""
 UNSTORABLE_SECONDS = 1.0
 SKIPS_SECONDS = 60.0
-WINDOW_FACTOR = 128
-"""Claims held per thread at most, while handlers return faster than the inbox commits."""
-WINDOW_LIMIT = 2_000
-
-
-class LeaseTable:
-    """The claimed runs of one worker, by lease; few while handlers are slow, for others to claim."""
-
-    def __init__(self, threads: int, lease_seconds: float, held: set[Lease]) -> None:
-        """`held` are the leases of all workers of this process, among which the table keeps its own."""
-        self._held = held
-        self.runs: dict[Lease, ClaimedRun] = {}
-        self.to_release: list[Lease] = []
-        """Leases of runs that were claimed and not started, to be released in the next transaction."""
-        self.window = threads
-        """How many runs may be claimed at once."""
-        self.finished_since_renewal = 0
-        """Runs finished since the last renewal: an estimate of how many can start before the next one."""
-        self._threads = threads
-        self._third_seconds = lease_seconds / 3
-        self._renew_at = 0.0
-        self._orphan_checks = 0
-        self._orphan_check_at = 0.0
-
-    def capacity(self, settling: Iterable[Lease] = (), most: int | None = None) -> int:
-        """Return how many more runs it may hold, once the results of `settling` are written.
-
-        It may hold `most`; by default the window.
-        """
-        held = len(self.runs) - sum(lease in self.runs for lease in settling)
-        return max(0, (self.window if most is None else most) - held)
-
-    def idle_threads(self, settling: Iterable[Lease] = ()) -> int:
-        """Return how many threads are free, once the results of `settling` are written."""
-        return self.capacity(settling, self._threads)
-
-    def add(self, run: ClaimedRun) -> None:
-        """Hold a run whose claim is committed."""
-        if not self.runs:
-            # A third: two renewals may fail before a lease expires. One time for the whole table, counted
-            # from its oldest claim, so that a renewal is one statement.
-            self._renew_at = time.monotonic() + self._third_seconds
-        self.runs[run.lease] = run
-        self._held.add(run.lease)
-
-    def remove(self, leases: Iterable[Lease]) -> None:
-        """Forget leases that are settled or expired."""
-        for lease in leases:
-            if self.runs.pop(lease, None) is not None:
-                self._held.discard(lease)
-                self.finished_since_renewal += 1
-
-    def release_later(self, runs: Iterable[ClaimedRun]) -> None:
-        """Release runs that were not started in the next transaction, for other workers."""
-        for run in runs:
-            self.runs.pop(run.lease, None)
-            self._held.discard(run.lease)
-            self.to_release.append(run.lease)
-
-    def abandon(self) -> None:
-        """Leave what is still held to other workers, of this process too, once the leases have ended."""
-        self._held.difference_update(self.runs)
-
-    def record_commit(
-        self,
-        settled: Collection[Lease],
-        renewed: Iterable[Lease] | None,
-        leased_until: datetime,
-        *,
-        orphans_checked: bool,
-    ) -> None:
-        """Record a committed transaction: remove what it released, and the leases it `settled`.
-
-        Also those that were lost, which this worker does not hold any more. `renewed` is None if the leases
-        were not due for renewal. The window is doubled if more than a quarter of it finished since the last
-        commit: handlers are quick.
-        """
-        self.to_release = []
-        if orphans_checked:
-            self._orphan_checks -= 1
-            self._orphan_check_at = time.monotonic() + self._third_seconds
-        if renewed is not None:
-            for lease in renewed:  # one that is not among them was lost to another worker
-                self.runs[lease].leased_until = leased_until
-            self._renew_at = time.monotonic() + self._third_seconds
-            self.finished_since_renewal = 0
-        # A quarter, because it also holds what finishes and what starts while the next commit is under way.
-        # At first in any case: with one queued run per thread, no thread waits for the next claim.
-        elif len(settled) * 4 > self.window or (settled and self.window == self._threads):
-            # Bounded: what one worker holds, no other can claim, and losing it costs its whole window.
-            limit = max(self._threads, min(self._threads * WINDOW_FACTOR, WINDOW_LIMIT))
-            self.window = min(self.window * 2, limit)
-        self.remove(settled)
-
-    def shrink_window(self) -> None:
-        """Shrink the window to one claim per thread: a lease needed renewal, so handlers are slow."""
-        self.window = self._threads
-
-    def seconds_to_renewal(self) -> float | None:
-        """Return the seconds until the next renewal, 0.0 if it is due; None if nothing is held."""
-        return max(0.0, self._renew_at - time.monotonic()) if self.runs else None
-
-    def mark_uncertain(self) -> None:
-        """Schedule checks for orphaned claims after a failed transaction, whose COMMIT may yet succeed."""
-        # Twice: a COMMIT may still be under way at the first check, and done by the second.
-        self._orphan_checks, self._orphan_check_at = 2, 0.0
-
-    @property
-    def orphan_check_due(self) -> bool:
-        """Whether to look for orphaned claims now: at once after a failure, and once more later."""
-        return self._orphan_checks > 0 and time.monotonic() >= self._orphan_check_at
 
 
 @dataclass(slots=True)
@@ -173,6 +66,7 @@ class Poll:
     spread: timedelta = timedelta(0)  # within which suspects become due whose lease has ended
     reads_next: bool = True  # whether to read when the next runs are due, if none is claimed
     not_alone: Set[Lease] = frozenset()  # suspects beside which the claimed runs start
+    reads: bool = False  # whether readings are claimed for readers of their own, beside the capacity
 
 
 class Cycle:
@@ -190,6 +84,7 @@ class Cycle:
     ) -> None:
         self._inbox = inbox
         self._dispatcher = dispatcher
+        self._lists = dispatcher.lists
         self._turns = RoundRobin(dispatcher.queue_of)
         self._rows_in_plan_bytes = FIRST_ROWS
         """How many deliveries as large as those of the last poll fit into PLAN_BYTES."""
@@ -205,10 +100,14 @@ class Cycle:
         """Whether the database skipped a part of the last transaction, which is read again then."""
         self._skips = LimitedLog(logger, interval_seconds=SKIPS_SECONDS)
         self._handlers = pool(dispatcher, threads, wake)
+        self._readers: Readers | None = None
+        """The threads that read events of own types; without them, handlers' threads do."""
 
     def close(self) -> None:
         """End the threads of its handlers; what it holds is due when the leases end."""
         self._handlers.close()
+        if self._readers is not None:
+            self._readers.close()
         self._leases.abandon()
 
     def _note_size(self, new_deliveries: Collection[StoredDelivery]) -> None:
@@ -221,13 +120,20 @@ class Cycle:
         """Collect finished attempts and expired leases; return whether the leases have to be renewed."""
         leases = self._leases
         finished, expired = self._handlers.finished()
+        readers = self._readers if self._readers is not None and self._readers.started else None
+        if readers is not None:
+            read, unread = readers.finished()
+            finished, expired = finished + read, expired + unread
         self._unsettled += finished
         leases.remove(run.lease for run in expired)
         renewing = leases.seconds_to_renewal() == 0.0
         if renewing:
-            leases.shrink_window()
+            if len(leases.runs) > len(leases.readings):
+                leases.shrink_window()
             # Keep as many queued runs as finished since the last renewal; release the rest.
             leases.release_later(self._handlers.cancel_queued(keep=leases.finished_since_renewal))
+            if readers is not None:
+                leases.release_later(readers.cancel_queued())
         return renewing
 
     def _write(self, poll: Poll) -> tuple[list[Claim], NextTimes]:
@@ -235,22 +141,23 @@ class Cycle:
 
         Return what it claimed, and when the next runs are due.
         """
-        planned = self._dispatcher.plan(poll.new_deliveries)
+        if any(attempt.planned is not None for attempt in self._unsettled):
+            self._leave_read(poll.now)
+        planned = self._plan(poll)
         plans = [planned_delivery.plan for planned_delivery in planned]
-        if poll.only is not None:
-            plans = [
-                plan if plan.delivery_id == poll.only else plan._replace(claimable=None) for plan in plans
-            ]
         attempts, leases = self._unsettled, self._leases
         results = [attempt.run_result for attempt in attempts]
         settling = {result.lease for result in results}
+        found = [attempt.planned for attempt in attempts if attempt.planned is not None]
         releasing, checking_orphans = leases.to_release, leases.orphan_check_due
         with self._inbox.transaction(self._owner, self._dispatcher.limits) as transaction:
             # All locks at once and in one order: workers that took theirs step by step could deadlock.
-            transaction.lock(results, plans)
+            transaction.lock(results, [*plans, *(each.plan for each in found)])
             # Settled first: that releases the next runs by their order keys, and the claim below takes them.
-            settled = transaction.settle(results, self._dispatcher.clock.now)
+            settled, read_here = self._settle(transaction, attempts, poll.now)
             planned_here = transaction.plan(plans, poll.now)
+            written, planned_here = [*found, *planned], [*read_here, *planned_here]
+            transaction.note = self._lists.note(written, planned_here, poll.now) if planned_here else None
             if releasing:
                 transaction.release(releasing, poll.now)
             if checking_orphans:
@@ -259,29 +166,82 @@ class Cycle:
             if poll.renewing:
                 kept = [lease for lease in leases.runs if lease not in settling]
                 renewed = transaction.renew(kept, poll.leased_until)
-            claims = self._claim(transaction, poll, settling) if poll.capacity else []
+            claims = self._claim(transaction, poll, settling) if poll.capacity or poll.reads else []
             next_times = poll.next_times or NOTHING_DUE
             # After a claim the inbox is polled again anyway. Else read here, which saves a transaction.
             if poll.reads_next and not claims:
-                next_times = transaction.next_times(poll.only)
+                next_times = self._lists.own_times(transaction.next_times(poll.only))
         # Committed. Nothing above changes what is in memory, so a transaction that failed can be repeated.
         self._unsettled = []
+        if transaction.note is not None:
+            self._lists.noted(transaction.note)
         leases.record_commit(settling, renewed, poll.leased_until, orphans_checked=checking_orphans)
-        # By the very objects: once a file has been replaced, an id may name another delivery.
-        events = {id(each.stored): each.event for each in planned}
+        # Match by object identity: if the SQLite file was replaced meanwhile, an id may be of another one.
+        events = {id(each.stored): each.event for each in written}
         for claim in claims:
             run = ClaimedRun(claim, claim.lease, claim.leased_until, events.get(id(claim.delivery)))
-            leases.add(run)
-            self._handlers.submit(run)
+            if self._readers is not None and is_reading(claim.handler):
+                leases.add(run, reading=True)
+                self._readers.submit(run)
+            else:
+                leases.add(run)
+                self._handlers.submit(run)
         ours = set(planned_here)
         self._announce(
-            transaction.released, [each.plan for each in planned if each.plan.delivery_id in ours], claims
+            transaction.released, [each.plan for each in written if each.plan.delivery_id in ours], claims
         )
-        self._dispatcher.report(transaction, attempts, settled, planned, planned_here)
+        self._dispatcher.report(transaction, attempts, settled, written, planned_here)
         self._skipping = False
-        if len(ours) < len(plans) or len(settled) < len(settling):
+        if len(ours) < len(plans) + len(found) or len(settled) < len(settling):
             self._check_skips({plan.delivery_id for plan in plans} - ours, settling - settled)
         return claims, next_times
+
+    def _leave_read(self, now: datetime) -> None:
+        """Release what was read here where processes with newer handlers plan it by now: they read it."""
+        if self._lists.is_stale:
+            self._write_list()
+        self._lists.look(now)
+        left = {
+            attempt.run_result.lease
+            for attempt in self._unsettled
+            if attempt.planned is not None and not self._lists.types.has(attempt.delivery.event_type)
+        }
+        if left:
+            self._unsettled = [each for each in self._unsettled if each.run_result.lease not in left]
+            held = self._leases.runs
+            self._leases.release_later([held[lease] for lease in left if lease in held])
+
+    def _plan(self, poll: Poll) -> list[PlannedDelivery]:
+        """Plan what the poll has read; nothing if this process's list of handlers has changed meanwhile."""
+        planned = self._dispatcher.plan(poll.new_deliveries)
+        if self._lists.is_stale:  # another process may have to plan them now
+            poll.full = True
+            self._write_list()
+            return []
+        if poll.only is not None:
+            planned = [
+                each
+                if each.plan.delivery_id == poll.only
+                else each._replace(plan=each.plan._replace(claimable=None))
+                for each in planned
+            ]
+        return planned
+
+    def _settle(
+        self, transaction: InboxTransaction, attempts: Collection[AttemptResult], now: datetime
+    ) -> tuple[set[Lease], list[int]]:
+        """Write what attempts ended with, and what readings found.
+
+        Returns the leases that still held, and the deliveries that are planned by readings.
+        """
+        results = [attempt.run_result for attempt in attempts if attempt.planned is None]
+        settled = transaction.settle(results, self._dispatcher.clock.now)
+        if not any(is_reading(attempt.delivery.handler) for attempt in attempts):
+            return settled, []
+        found = {each.run_result.lease: each.planned.plan for each in attempts if each.planned is not None}
+        alone = settled.intersection(each.run_result.lease for each in attempts if each.alone)
+        read, planned_here = transaction.end_readings(found, alone, now)
+        return settled | read, planned_here
 
     def _check_skips(self, unplanned: Set[int], unsettled: Set[Lease]) -> None:
         """Log an error if an update changed nothing although no other worker was there before."""
@@ -301,28 +261,87 @@ class Cycle:
         """
         raise NotImplementedError
 
+    def _read(self, limit: int, only: int | None = None) -> tuple[list[StoredDelivery], NextTimes, bool]:
+        """Read the deliveries that this process plans, and when the next runs are due that it may claim.
+
+        Returns also whether more deliveries may wait.
+        """
+        lists, now = self._lists, self._dispatcher.clock.now()
+        alive_since = now - WORKER_SILENT_AFTER
+        for first in (True, False):
+            found = self._inbox.poll(
+                *(limit, self._dispatcher.limits, only, self._turns),
+                types=lists.types,
+                alive_since=alive_since,
+            )
+            unread, times, again = lists.own_of(*found, now)
+            if not (again and first and only is None):
+                break
+            # What is behind them may be planned here.
+        self._note_size(unread.deliveries)
+        return unread.deliveries, times, again or len(unread.deliveries) == limit
+
+    def _write_list(self) -> None:
+        """Write this process's list of handlers to the inbox, which has changed."""
+        raise NotImplementedError
+
     def _claim(self, transaction: InboxTransaction, poll: Poll, settling: Set[Lease]) -> list[Claim]:
+        lists = self._lists
         if poll.suspect:
-            suspect = transaction.claim_suspect(poll.now, poll.leased_until, poll.only, poll.next_times)
+            suspect = transaction.claim_suspect(
+                poll.now, poll.leased_until, poll.only, poll.next_times, lists.may_claim
+            )
             claims = [] if suspect is None else [suspect]
         else:
-            claims = transaction.claim(
-                poll.capacity,
-                poll.now,
-                poll.leased_until,
-                poll.only,
-                # The others are claimed as queued: if this worker dies, that is no attempt of theirs.
-                idle=self._leases.idle_threads(settling),
-                suspects=poll.with_suspects,
-                spread=poll.spread,
-                times=poll.next_times,
-            )
+            own = frozenset() if lists.own is None else lists.own.stored_names
+            apart = self._readers is not None
+            claims = []
+            if poll.capacity:
+                claims = transaction.claim(
+                    poll.capacity,
+                    poll.now,
+                    poll.leased_until,
+                    poll.only,
+                    # The others are claimed as queued: if this worker dies, that is no attempt of theirs.
+                    idle=self._leases.idle_threads(settling),
+                    suspects=poll.with_suspects,
+                    spread=poll.spread,
+                    times=poll.next_times,
+                    which=lambda name: (
+                        name in own or (not (apart and is_reading(name)) and lists.may_claim(name))
+                    ),
+                    may_call=lists.may_call,
+                )
+            if self._readers is not None and poll.reads:
+                names = {*transaction.due_names, *(name for _, name in transaction.left_to_claim)}
+                if poll.next_times is not None:
+                    names.update(poll.next_times.names_due(poll.now))
+                if any(map(is_reading, names)):
+                    claims += self._claim_readings(transaction, poll, settling, self._readers)
         # The inbox has to know which suspects are not alone any more.
         not_alone = poll.not_alone - settling
         if claims and not not_alone <= self._marked_not_alone:
             transaction.mark_not_alone(sorted(not_alone))
             self._marked_not_alone = not_alone
         return claims
+
+    def _claim_readings(
+        self, transaction: InboxTransaction, poll: Poll, settling: Set[Lease], readers: Readers
+    ) -> list[Claim]:
+        """Claim readings as far as the readers have capacity, beside that of the poll."""
+        leases = self._leases
+        held = [leases.runs[lease] for lease in leases.readings - settling]
+        return transaction.claim(
+            MOST_HELD,
+            poll.now,
+            poll.leased_until,
+            idle=max(0, READERS - len(held)),
+            suspects=False,
+            spread=poll.spread,
+            times=poll.next_times,
+            which=lambda name: is_reading(name) and self._lists.may_read(name),
+            most=readers.capacity(held),
+        )
 
     def _failed(self) -> None:
         """Record that a transaction failed."""
@@ -350,19 +369,22 @@ class Cycle:
 
     def _settle_alone(self, attempt: AttemptResult) -> bool:
         """Settle one result, or the same with plainer texts; return whether the database took it."""
-        for result in (attempt.run_result, *attempt.run_result.plainer()):
+        for ended in (attempt, *attempt.plainer()):
+            planned = [] if ended.planned is None else [ended.planned]
+            plans = [each.plan for each in planned]
             with (
                 suppress(BillhookError),
                 self._inbox.transaction(self._owner, self._dispatcher.limits) as transaction,
             ):
-                transaction.lock([result], [])
-                settled = transaction.settle([result], self._dispatcher.clock.now)
+                transaction.lock([ended.run_result], plans)
+                settled, here = self._settle(transaction, [ended], self._dispatcher.clock.now())
                 break
         else:
             return False
         self._leases.remove([attempt.run_result.lease])
-        self._dispatcher.report(transaction, [attempt], settled)
-        self._announce(transaction.released, [], [])  # what waited for it in its order is due now
+        self._dispatcher.report(transaction, [ended], settled, planned, here)
+        # What waited for it in its order is due now.
+        self._announce(transaction.released, plans if here else [], [])
         return True
 
     def _retry_unstorable(self) -> float:

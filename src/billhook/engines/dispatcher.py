@@ -5,23 +5,27 @@ It has no thread, no loop and no SQL: it decides, and the engine that asked writ
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from billhook import signals
+from billhook.basics.type_names import is_reading
 from billhook.clock import Clock
+from billhook.engines.attempt_context import startup_context
+from billhook.engines.newest_list import NewestList
+from billhook.engines.reading import Reading, quarantined
 from billhook.engines.reporting import AttemptResult, PlannedDelivery, delivery_fields, report
-from billhook.errors import Discard, DuplicateHandlerName, PayloadError
+from billhook.errors import Discard, DuplicateHandlerName, ModelFailed, PayloadError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.events.base import decode_body, event_of
+from billhook.events.own_models import guarded, is_own
 from billhook.events.type_field import read_type
 from billhook.handlers import (
     ConnectedHandlers,
@@ -35,14 +39,13 @@ from billhook.handlers import (
 )
 from billhook.handlers.registered import missing_remedy
 from billhook.inbox import Claim, ContentKey, HandlerLimits, RunOptions, RunPlan, RunState, StoredDelivery
-from billhook.inbox.leases import LOST
-from billhook.inbox.operations import Backfill
+from billhook.inbox.running.leases import LOST
 from billhook.logs import fields
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
 
-__all__ = ["AttemptResult", "Dispatcher", "PlannedDelivery", "backfill", "run_options"]
+__all__ = ["AttemptResult", "Dispatcher", "PlannedDelivery", "parse", "run_options"]
 
 logger = logging.getLogger("billhook.engines")
 
@@ -56,13 +59,15 @@ UNHANDLED_TYPES_LIMIT = 1_000
 class Dispatcher:
     """Plans, attempts and notifications for one app, with any engine.
 
-    `sender` is the app, `context` enters its context, `client` makes `delivery.client` on demand.
+    `lists` says what other processes plan and claim. `sender` is the app, `context` enters its context,
+    `client` makes `delivery.client` on demand.
     """
 
     handlers: ConnectedHandlers
     clock: Clock
     schedule: RetrySchedule
     _: KW_ONLY
+    lists: NewestList
     sender: object
     context: Callable[[], AbstractContextManager[object]]
     jitter: float = 0.0
@@ -70,8 +75,11 @@ class Dispatcher:
 
     def __post_init__(self) -> None:
         self._unhandled_types: set[str] = set()
+        self.reading = Reading(self)
         self.report = partial(report, self.sender)
         """Log and signal what a transaction did, once it is committed."""
+        self.startup_context = startup_context()
+        """What the app has set of context variables, for each attempt."""
 
     @cached_property
     def limits(self) -> dict[str, HandlerLimits]:
@@ -82,7 +90,7 @@ class Dispatcher:
         return handler_limits(self.handlers)
 
     @cached_property
-    def _queues(self) -> dict[str, int]:
+    def queues(self) -> dict[str, int]:
         """The event types that an ordered handler gets, numbered alike if they share one."""
         of_handlers: defaultdict[str, set[str]] = defaultdict(set)
         for event_type in EVENT_TYPES:
@@ -95,6 +103,11 @@ class Dispatcher:
             queues = [*apart, types.union(*(queue for queue in queues if queue not in apart))]
         return {event_type: number for number, types in enumerate(queues) for event_type in types}
 
+    def has_functions(self, event_type: str) -> bool:
+        """Return whether planning the event type calls a function of the user's: see `newest_by`."""
+        handlers = self.handlers.by_name(event_type, unique=False).values()
+        return any(callable(handler.newest_by) for handler in handlers)
+
     def queue_of(self, event_type: str) -> int | None:
         """Return the number of the event type's queue, which is planned in the order of receipt.
 
@@ -102,8 +115,8 @@ class Dispatcher:
         gets.
         """
         if not event_type:
-            return -1 if self._queues else None
-        return self._queues.get(event_type)
+            return -1 if self.queues else None
+        return self.queues.get(event_type)
 
     def plan(self, received: Iterable[StoredDelivery]) -> list[PlannedDelivery]:
         """Plan one run for each handler of a delivery's event type, or its quarantine if it is unreadable."""
@@ -117,44 +130,60 @@ class Dispatcher:
                     read_here = read_type(data, stored.type_field)
                     stored = stored._replace(event_type=read_here)
             except PayloadError as error:
-                planned.append(_quarantined(stored, error))
+                planned.append(quarantined(stored, error))
                 continue
-            # `every`, too: a delivery whose only handlers are for other sources is not logged as unhandled.
             every = connected.get(stored.event_type)
             if every is None:
-                named = self.handlers.by_name(stored.event_type, unique=False)
-                every = connected[stored.event_type] = list(named.values())
-            handlers = [handler for handler in every if handler.handles(stored.source)]
+                if (name := self.reading.name_for(stored.event_type)) is not None:
+                    planned.append(self.reading.plan(stored, name, read_here))
+                    continue
+                every = connected[stored.event_type] = self.lists.connected(stored.event_type)
             try:
-                event = event_of(stored.event_type, data, as_named=stored.sent_as is not None)
-                options = {
-                    handler.name: run_options(handler, stored, event)
-                    for handler in handlers
-                    if handler.has_run_options
-                }
+                planned.append(self._plan_event(stored, data, every, read_here))
             except MemoryError:  # says nothing about this delivery
                 raise
             except Exception as error:
-                if not isinstance(error, PayloadError):  # a user's event model; other deliveries go on
+                if not isinstance(error, PayloadError):  # other deliveries go on
                     text = "the event model of %s raised; its delivery is quarantined"
                     extra = delivery_fields(stored, cause=error)
                     logger.exception(text, stored.event_type, extra=extra)
-                planned.append(_quarantined(stored, error, read_here))
-            else:
-                # Once for a type: blinker may have dropped a weakly connected receiver. Two threads may both
-                # log it once: not worth a lock.
-                logged = self._unhandled_types
-                if not every and stored.event_type not in logged and len(logged) < UNHANDLED_TYPES_LIMIT:
-                    logged.add(stored.event_type)
-                    text = "no handler for %s: its deliveries are stored and finished without a run"
-                    logger.info(text, stored.event_type, extra=fields(event_type=stored.event_type))
-                names = tuple([handler.name for handler in handlers])
-                is_plain = names and not options and self.limits.keys().isdisjoint(names)
-                claimable = stored if is_plain else None
-                about = event.identifying_values() if isinstance(event, Event) and event.identify else ()
-                plan = RunPlan(stored.delivery_id, names, None, options, claimable, about, read_here)
-                planned.append(PlannedDelivery(plan, stored, event))
+                planned.append(quarantined(stored, error, read_here))
         return planned
+
+    def plan_reading(self, stored: StoredDelivery) -> PlannedDelivery:
+        """Plan a delivery by its event, which is read here. Raises PayloadError, as ModelFailed is.
+
+        For a thread in which a user's code may run.
+        """
+        data, every = decode_body(stored.body), self.lists.connected(stored.event_type)
+        with guarded(stored.event_type):
+            return self._plan_event(stored, data, every, None)
+
+    def _plan_event(
+        self, stored: StoredDelivery, data: dict[str, Any], every: list[Handler], read_here: str | None
+    ) -> PlannedDelivery:
+        """Plan one run for each of these handlers that handles the delivery's source."""
+        event = event_of(stored.event_type, data, as_named=stored.sent_as is not None)
+        handlers = [handler for handler in every if handler.handles(stored.source)]
+        options = {
+            handler.name: run_options(handler, stored, event)
+            for handler in handlers
+            if handler.has_run_options
+        }
+        # `every`: a delivery whose only handlers are for other sources is not logged as unhandled. Once for a
+        # type: blinker may have dropped a weakly connected receiver. Two threads may both log it once: not
+        # worth a lock.
+        logged = self._unhandled_types
+        if not every and stored.event_type not in logged and len(logged) < UNHANDLED_TYPES_LIMIT:
+            logged.add(stored.event_type)
+            text = "no handler for %s: its deliveries are stored and finished without a run"
+            logger.info(text, stored.event_type, extra=fields(event_type=stored.event_type))
+        names = tuple([handler.name for handler in handlers])
+        is_plain = names and not options and self.limits.keys().isdisjoint(names)
+        claimable = stored if is_plain else None
+        about = event.identifying_values() if isinstance(event, Event) and event.identify else ()
+        plan = RunPlan(stored.delivery_id, names, None, options, claimable, about, read_here)
+        return PlannedDelivery(plan, stored, event)
 
     def has_options(self, stored: StoredDelivery) -> bool:
         """Return whether a handler of the delivery has its runs in order, or knows content duplicates.
@@ -176,17 +205,43 @@ class Dispatcher:
             logger.error("%s", error, extra=extra)  # noqa: TRY400 - the text says it all
             return None
 
-    def attempt(
-        self, claim: Claim, event: Event | UnknownEvent | None = None, handler: Handler | None = None
-    ) -> AttemptResult:
-        """Call the handler of a claimed run once. Its errors are part of the result.
+    def delivery_of(self, claim: Claim) -> Delivery:
+        """Return the delivery of a claimed run, as a handler gets it."""
+        stored = claim.delivery
+        return Delivery(
+            id=stored.delivery_id,
+            key=stored.key,
+            source=stored.source,
+            event_type=stored.event_type,
+            attempt=claim.attempt,
+            received_at=stored.received_at,
+            signed_at=stored.signed_at,
+            body=stored.body,
+            headers=StoredHeaders(stored.headers),
+            make_client=self.client,
+            variant=stored.variant,
+            handler=claim.handler,
+            replays=claim.replays,
+        )
 
-        `event` and `handler` spare parsing and looking up what the caller has already.
+    def attempt(
+        self,
+        claim: Claim,
+        event: Event | UnknownEvent | HandlerFailure | None = None,
+        handler: Handler | None = None,
+    ) -> AttemptResult:
+        """Call the handler of a claimed run once, or read its delivery. Errors are part of the result.
+
+        `event` and `handler` spare parsing and looking up what the caller has already; instead of an event it
+        may have why there is none.
         """
-        delivery = _make_delivery(claim, self.client)
+        if is_reading(claim.handler):
+            return self.reading.attempt(claim)
+        delivery = self.delivery_of(claim)
         # Not kept from the planning: plain receivers may have been connected or dropped since.
         handler = handler or self.find_handler(claim)
         duration_seconds: float | None = None
+        missing = False
         attempts = 1 if claim.attempt == 1 else self._schedule_of(handler).attempts
         if claim.attempt - claim.uncounted > attempts:
             # The last attempt ended with its worker's death: calling again would end this worker too.
@@ -201,14 +256,13 @@ class Dispatcher:
         elif handler is None:
             # A failure and not the end: a process with newer code, or the next deployment, may have it. So it
             # is no issue at first, or each deployment would open one where old workers run beside new ones.
-            failure = HandlerFailure.from_exception(self._missing(claim))
-            if claim.attempt - claim.uncounted < MISSING_ISSUE_ATTEMPT:
+            missing, failure = True, HandlerFailure.from_exception(self._missing(claim))
+            if claim.attempt < MISSING_ISSUE_ATTEMPT:
                 failure = replace(failure, group=None)
         else:
-            try:
-                event = _parse(claim.delivery) if event is None else event
-            except Exception as error:  # noqa: BLE001 - the models have changed since it was planned
-                failure = HandlerFailure.from_exception(error)
+            event = self.read_again(claim) if event is None else event
+            if isinstance(event, HandlerFailure):
+                failure = event
             else:
                 facts = {"delivery": delivery, "handler": delivery.handler}
                 signals.emit(signals.handler_started, self.sender, **facts)
@@ -217,7 +271,21 @@ class Dispatcher:
                 duration_seconds = time.monotonic() - started
                 facts |= {"error": failure.exception if failure else None, "duration": duration_seconds}
                 signals.emit(signals.handler_ended, self.sender, **facts)
-        return self._result(claim, delivery, failure, handler, duration_seconds)
+        return self._result(claim, delivery, failure, handler, duration_seconds, missing=missing)
+
+    def read_again(self, claim: Claim) -> Event | UnknownEvent | HandlerFailure:
+        """Return the event of a run that is not claimed as it is planned, or why there is none.
+
+        The models may have changed since then; those of the user may raise anything.
+        """
+        try:
+            if not is_own(claim.delivery.event_type):
+                return parse(claim.delivery)
+            with guarded(claim.delivery.event_type):
+                return parse(claim.delivery)
+        except BaseException as error:  # noqa: BLE001 - see above
+            raised = error.__cause__ if isinstance(error, ModelFailed) and error.__cause__ else error
+            return HandlerFailure.from_exception(raised)
 
     def _missing(self, claim: Claim) -> LookupError:
         name, event_type = claim.handler, claim.delivery.event_type
@@ -226,16 +294,26 @@ class Dispatcher:
         text = f"no handler of {event_type} is named {name!r} here"
         return LookupError(f"{text}: {missing_remedy(name)}")
 
-    def timed_out(self, claim: Claim, handler: Handler | None, seconds: float) -> AttemptResult:
-        """Return the result of an attempt that is past its time-out and still running: failed."""
-        error = TimeoutError(f"the handler did not return within {seconds:g} s")
+    def timed_out(
+        self, claim: Claim, handler: Handler | None, seconds: float, *, in_model: bool = False
+    ) -> AttemptResult:
+        """Return the result of an attempt that is past its time-out and still running: failed.
+
+        It is `in_model` if the handler was not called yet, because the event's model has not returned.
+        """
+        if is_reading(claim.handler):
+            return self.reading.timed_out(claim, seconds)
+        what = f"the event model of {claim.delivery.event_type}" if in_model else "the handler"
+        error = TimeoutError(f"{what} did not return within {seconds:g} s")
         failure = HandlerFailure.from_exception(error)
-        return self._result(claim, _make_delivery(claim), failure, handler, seconds)
+        return self._result(claim, self.delivery_of(claim), failure, handler, seconds)
 
     def crashed(self, claim: Claim, error: BaseException) -> AttemptResult:
         """Return the result of an attempt that ended in an error of billhook's own, not the handler's."""
+        if is_reading(claim.handler):
+            return self.reading.crashed(claim, error)
         failure = HandlerFailure.from_exception(RuntimeError(type(error).__name__))
-        return self._result(claim, _make_delivery(claim), failure, None)
+        return self._result(claim, self.delivery_of(claim), failure, None)
 
     def _schedule_of(self, handler: Handler | None) -> RetrySchedule:
         return (handler.retry if handler else None) or self.schedule
@@ -247,13 +325,17 @@ class Dispatcher:
         failure: HandlerFailure | None,
         handler: Handler | None,
         duration_seconds: float | None = None,
+        *,
+        missing: bool = False,
     ) -> AttemptResult:
         now = self.clock.now()
         state, due_at = RunState.SUCCEEDED, None
-        told: dict[str, str | None] = {}
+        told: dict[str, Any] = {}
         if failure is not None:
             # One that does not count was ended by us, by a stop or a neighbour's crash: it costs no retry.
-            number, schedule = claim.attempt - claim.uncounted, self._schedule_of(handler)
+            # Nor does one where the handler was missing, which has the default schedule.
+            number = claim.attempt if missing else claim.attempt - claim.uncounted
+            schedule = self._schedule_of(handler)
             wait_seconds = retry_after(failure.exception, number, schedule, jitter=self.jitter)
             # Of the last attempt too: a Discard is a decision, and no failure.
             if isinstance(failure.exception, Discard):
@@ -263,6 +345,7 @@ class Dispatcher:
             else:
                 state, due_at = RunState.DUE, now + timedelta(seconds=wait_seconds)
             told = {"error": failure.error, "traceback": failure.traceback}
+            told["uncounted"] = missing and state is RunState.DUE
             if failure.group is not None:
                 told |= {"group": failure.group.key, "place": failure.group.place}
         result = claim.ended(state, now, due_at=due_at, duration_seconds=duration_seconds, **told)
@@ -277,72 +360,24 @@ def run_options(handler: Handler, stored: StoredDelivery, event: Event | Unknown
         window_seconds = handler.identity_window_seconds
         content_key = ContentKey(digest, handler.identity, stored.received_at, window_seconds)
     order_key = handler.order_key(stored.source, event)
-    return RunOptions(order_key, content_key, handler.newest_only)
+    newest_key = None if order_key is None else handler.newest_key(event)
+    return RunOptions(order_key, content_key, handler.newest_only, newest_key)
 
 
-def backfill(handlers: ConnectedHandlers, name: str) -> Backfill | None:
-    """Return what gives old deliveries a first run of a new handler; None if no handler has the name.
-
-    For billhook.inbox.operations. Passed over are deliveries of sources that it does not handle, those that
-    were handled under one of its aliases, and those that cannot be parsed any more.
-    """
-    # For any type: one replay may select deliveries of all of them.
-    every = (*EVENT_TYPES, UnknownEvent.signal_name)
-    if not any(name in handlers.by_name(event_type) for event_type in every):
-        return None
-
-    def options(stored: StoredDelivery, handled_by: Collection[str]) -> RunOptions | None:
-        handler = handlers.by_name(stored.event_type).get(name)
-        if handler is None or not handler.handles(stored.source):
-            return None
-        if not set(handler.aliases).isdisjoint(handled_by):
-            return None
-        try:
-            return run_options(handler, stored, _parse(stored))
-        except Exception:  # noqa: BLE001 - a user's model may raise anything; the others are replayed
-            return None
-
-    return options
-
-
-def _quarantined(stored: StoredDelivery, error: Exception, read_here: str | None = None) -> PlannedDelivery:
-    """Plan the quarantine of a delivery for an error; `read_here` is its type, if that was read just now."""
-    details = error.details if isinstance(error, PayloadError) else []
-    # Stored as JSON: `deliveries show` prints the place of each error.
-    reason = json.dumps({"error": str(error), "details": details})
-    return PlannedDelivery(RunPlan(stored.delivery_id, error=reason, event_type=read_here), stored, None)
-
-
-def _parse(stored: StoredDelivery) -> Event | UnknownEvent:
+def parse(stored: StoredDelivery) -> Event | UnknownEvent:
+    """Return the event of a delivery. Raises PayloadError, and what a model of the user's raises."""
     return parse_event(stored.event_type, stored.body, as_named=stored.sent_as is not None)
-
-
-def _make_delivery(claim: Claim, client: Callable[[], BillingClient] | None = None) -> Delivery:
-    stored = claim.delivery
-    return Delivery(
-        id=stored.delivery_id,
-        key=stored.key,
-        source=stored.source,
-        event_type=stored.event_type,
-        attempt=claim.attempt,
-        received_at=stored.received_at,
-        signed_at=stored.signed_at,
-        body=stored.body,
-        headers=StoredHeaders(stored.headers),
-        make_client=client,
-        variant=stored.variant,
-        handler=claim.handler,
-        replays=claim.replays,
-    )
 
 
 def handler_limits(handlers: ConnectedHandlers) -> dict[str, HandlerLimits]:
     """Return what bounds the runs of handlers that have limits or aliases: see Dispatcher.limits."""
     limits: dict[str, HandlerLimits] = {}
-    for handler in handlers.every():
+    every = handlers.every()
+    own_names = {handler.name for handler in every}
+    for handler in every:
         if handler.is_limited or handler.aliases:
-            names = handler.names
-            these = HandlerLimits(names, handler.at_most, handler.rate, handler.pause_after)
             # A name before an alias, as when the handler of a run is looked up.
+            names = (handler.name, *(name for name in handler.aliases if name not in own_names))
+            these = HandlerLimits(names, handler.at_most, handler.rate, handler.pause_after)
             limits = dict.fromkeys(names, these) | limits | {handler.name: these}
     return limits

@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from queue import Empty, SimpleQueue
 
-from billhook.concurrency import tell_of_crash
+from billhook.basics.concurrency import tell_of_crash
+from billhook.basics.type_names import is_reading
+from billhook.engines.attempt_context import run_attempt
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
+from billhook.engines.reading import READING_SECONDS
 from billhook.engines.reporting import delivery_fields
 from billhook.events import Event, UnknownEvent
+from billhook.events.own_models import is_own
 from billhook.handlers import CANCEL_SECONDS, EVENT_LOOPS, Handler
 from billhook.inbox import Claim, Lease
 from billhook.logs import fields
@@ -43,6 +47,7 @@ class _HandlerThread:
     handler: Handler | None = None
     timeout_at: float | None = None
     timeout_seconds: float = 0.0
+    in_model: bool = False
     abandoned: bool = False
 
 
@@ -58,6 +63,7 @@ class HandlerPool:
     dispatcher: Dispatcher
     size: int
     wake: Callable[[], None]
+    name: str = "billhook-handler"
 
     def __post_init__(self) -> None:
         self._announced_deadline = math.inf
@@ -139,15 +145,14 @@ class HandlerPool:
         self._starved = False
         while len(self._threads) < self.size and not self._closed:
             thread = _HandlerThread()
-            thread.thread = threading.Thread(
-                target=self._work, args=(thread,), name="billhook-handler", daemon=True
-            )
+            thread.thread = threading.Thread(target=self._work, args=(thread,), name=self.name, daemon=True)
             try:
                 thread.thread.start()
             except RuntimeError as error:
                 running = len(self._threads)
                 logger.error(  # noqa: TRY400 - the text says it all
-                    "could not start handler thread (%d of %d running): %s",
+                    "could not start %s thread (%d of %d running): %s",
+                    self.name.removeprefix("billhook-"),
                     running,
                     self.size,
                     error,
@@ -163,13 +168,10 @@ class HandlerPool:
         try:
             while not thread.abandoned and (run := self._queue.get()) is not None:
                 thread.run = run
-                self._execute(thread, run)
+                run_attempt(self.dispatcher.startup_context, self._execute, thread, run)
         except BaseException as error:
             # An error of ours or of the machine: a handler's error is part of a result. The thread is
             # replaced, and its lease left to expire rather than renewed for ever.
-            logger.exception("a handler thread crashed; it is replaced", extra=fields(cause=error))
-            if isinstance(error, Exception):
-                tell_of_crash("billhook-handler", error)
             with self._lock:
                 if thread in self._threads:
                     self._threads.remove(thread)
@@ -177,6 +179,10 @@ class HandlerPool:
                 self._expired.append(thread.run)
             with suppress(Exception):
                 self.wake()
+            text = "a %s thread crashed; it is replaced"
+            logger.exception(text, self.name.removeprefix("billhook-"), extra=fields(cause=error))
+            if isinstance(error, Exception):
+                tell_of_crash(self.name, error)
         finally:
             EVENT_LOOPS.close()
 
@@ -189,10 +195,7 @@ class HandlerPool:
             self.wake()
             return
         try:
-            handler = dispatcher.find_handler(claim)
-            if handler is not None and handler.timeout_seconds is not None:
-                self._set_timeout(thread, handler, handler.timeout_seconds)
-            result = dispatcher.attempt(claim, run.event, handler)
+            result = self._read(thread, claim) if is_reading(claim.handler) else self._call(thread, run)
         except BaseException as error:
             # Not the handler's error, which attempt() returns, but ours: the run must not stay claimed.
             text = "internal error while calling handler %s"
@@ -205,28 +208,52 @@ class HandlerPool:
         self._finished.append(result)
         self.wake()
 
-    def _set_timeout(self, thread: _HandlerThread, handler: Handler, seconds: float) -> None:
+    def _read(self, thread: _HandlerThread, claim: Claim) -> AttemptResult:
+        self._set_timeout(thread, None, READING_SECONDS, in_model=True)
+        # A closed pool has been asked to end: then SystemExit and the like are the process's.
+        return self.dispatcher.reading.attempt(claim, stopping=lambda: self._closed)
+
+    def _call(self, thread: _HandlerThread, run: ClaimedRun) -> AttemptResult:
+        dispatcher, claim = self.dispatcher, run.claim
+        handler, event = dispatcher.find_handler(claim), None
+        if run.event is None and is_own(claim.delivery.event_type):
+            self._set_timeout(thread, handler, READING_SECONDS, in_model=True)
+            event = dispatcher.read_again(claim)
+            with self._lock:
+                if thread.abandoned:
+                    # Another thread may call the handler by now.
+                    return dispatcher.timed_out(claim, handler, READING_SECONDS, in_model=True)
+                thread.timeout_at = None
+        if handler is not None and handler.timeout_seconds is not None:
+            self._set_timeout(thread, handler, handler.timeout_seconds)
+        # Not by its truth: that may be the user's code.
+        return dispatcher.attempt(claim, run.event if event is None else event, handler)
+
+    def _set_timeout(
+        self, thread: _HandlerThread, handler: Handler | None, seconds: float, *, in_model: bool = False
+    ) -> None:
         # An async handler is cancelled; it is abandoned if that does not end it.
-        grace = CANCEL_SECONDS if handler.is_async else 0.0
+        grace = CANCEL_SECONDS if handler is not None and handler.is_async and not in_model else 0.0
         with self._lock:
-            thread.handler, thread.timeout_seconds = handler, seconds
+            thread.handler, thread.timeout_seconds, thread.in_model = handler, seconds, in_model
             thread.timeout_at = time.monotonic() + seconds + grace
             earlier = thread.timeout_at < self._announced_deadline
-        if earlier:
+        if earlier and not in_model:  # that is so long that a poll comes before it
             self.wake()
 
     def _abandon(self, thread: _HandlerThread, run: ClaimedRun) -> None:
         """Report a thread's attempt as timed out, and give its place to another thread."""
         # Made outside the lock, in which the threads report their results; so it is checked again.
-        result = self.dispatcher.timed_out(run.claim, thread.handler, thread.timeout_seconds)
+        handler, seconds = thread.handler, thread.timeout_seconds
+        result = self.dispatcher.timed_out(run.claim, handler, seconds, in_model=thread.in_model)
         with self._lock:
             if thread.run is not run:
                 return  # it returned just now
             thread.abandoned = True
             self._threads.remove(thread)
             self._abandoned.append(thread)
-        text = "handler %s is past its time-out; its thread is abandoned"
+        what = run.claim.handler if is_reading(run.claim.handler) else f"handler {run.claim.handler}"
         # No error: that is a run which is dead, as it is after the last attempt.
         extra = delivery_fields(run.claim, cause="timeout", duration=thread.timeout_seconds)
-        logger.warning(text, run.claim.handler, extra=extra)
+        logger.warning("%s is past its time-out; its thread is abandoned", what, extra=extra)
         self._finished.append(result)

@@ -6,15 +6,21 @@ That is for development and tests: a failed run is retried by the next `handle_d
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
+from billhook.basics.engine_kinds import INLINE, WORKER, EngineKind
+from billhook.engines.attempt_context import run_attempt
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import ClaimedRun, HandlerPool
 from billhook.engines.maintenance import AS_SHIPPED, MaintenanceOptions
 from billhook.engines.serial import SerialWorker
 from billhook.inbox import Inbox
 from billhook.logs import fields
+from billhook.settings import Settings
 
 logger = logging.getLogger("billhook.engines")
 
@@ -23,14 +29,35 @@ logger = logging.getLogger("billhook.engines")
 class Engine:
     """What an app needs of an engine; this one does nothing, for handlers that `billhook worker` runs."""
 
+    kind: ClassVar[EngineKind] = WORKER
     inbox: Inbox
     dispatcher: Dispatcher
     _: KW_ONLY
     lease_seconds: float
     maintenance: MaintenanceOptions = AS_SHIPPED
 
+    @property
+    def is_woken(self) -> bool:
+        """Whether `wake` does something."""
+        return type(self).wake is not Engine.wake
+
+    @classmethod
+    def parts(cls, settings: Settings, extensions: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what else it is made of, from the options and the app. Raises ConfigError, MissingExtra."""
+        return {}
+
+    def bind(self, extensions: dict[str, Any]) -> None:
+        """Have the workers of another program call it from now on; `extensions` are those of the app."""
+
     def start(self) -> None:
         """Start in this process."""
+
+    def ensure_started(self) -> None:
+        """Start with a request, unless it runs or needs none. Raises OutOfResources."""
+
+    def disabled(self) -> AbstractContextManager[None]:
+        """Handle nothing in this process during the block."""
+        return nullcontext()
 
     def wake(self, delivery_id: int) -> None:
         """Handle a delivery that was just committed, or have it handled."""
@@ -42,10 +69,14 @@ class Engine:
 class InlineEngine(Engine):
     """Handles each delivery in the thread that stored it; time-outs of handlers do not apply."""
 
+    kind = INLINE
+
     def wake(self, delivery_id: int) -> None:
         """Handle one delivery now. Errors are logged: the delivery is stored, and its sender gets its 200."""
         try:
             self.handle_due(only=delivery_id)
+            if self.dispatcher.lists.others_differ:  # they leave what they receive to this process
+                self.handle_due()
         except Exception:
             text = "inline handling of delivery %d failed"
             logger.exception(text, delivery_id, extra=fields(delivery_id=delivery_id))
@@ -69,6 +100,7 @@ class InlineEngine(Engine):
             announce=announce,
             settle_seconds=0.0,
             pool=_CallersThread,
+            of_worker=False,
         )
         try:
             for each in wanted:  # which grows meanwhile
@@ -89,5 +121,7 @@ class _CallersThread(HandlerPool):
             if self.dispatcher.clock.now() >= run.leased_until:
                 self._expired.append(run)
             else:
-                self._finished.append(self.dispatcher.attempt(run.claim, run.event))
+                # What the caller has set, such as a test or a middleware, its handlers see.
+                attempt = run_attempt(copy_context(), self.dispatcher.attempt, run.claim, run.event)
+                self._finished.append(attempt)
         return super().finished()

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from billhook.basics.printable import first_line, printable
+from billhook.basics.process_identity import own_process
 from billhook.clock import format_ago
+from billhook.engines.newest_list import NewestList
 from billhook.engines.watch import Watch
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox, WorkerRecord
-from billhook.inbox.actions import prune_actions
-from billhook.inbox.retention import Cutoffs
-from billhook.inbox.worker_list import list_workers
+from billhook.inbox.counting.retention import Cutoffs
+from billhook.inbox.operating.actions import prune_actions
+from billhook.inbox.running.workers import WORKER_SEEN_EVERY
+from billhook.inbox.watching.deaths import DeadWorker, lost_before, record_deaths
 from billhook.logs import LimitedLog, fields
-from billhook.printable import first_line, printable
 
 logger = logging.getLogger("billhook.engines")
 
-REGISTRATION_SECONDS = 20.0
+REGISTRATION_SECONDS = WORKER_SEEN_EVERY.total_seconds()
 PREDECESSOR_WITHIN = timedelta(minutes=10)
 """A worker that was last seen before is no news."""
+FIRST_LOOK_SECONDS = 10.0
+"""How long a worker that starts where others have died waits with its first run until that has been told."""
 FIRST_SECONDS = 60.0
 EVERY_SECONDS = 3600.0
 RESTART_SECONDS = 86_400.0
@@ -46,75 +51,76 @@ MIN_PAUSE_SECONDS = 0.02
 
 @dataclass(eq=False, repr=False)
 class WorkerRegistration:
-    """This engine's row in the inbox's table of workers, which only operators read.
+    """This engine's row in the inbox's table of workers, with its list of handlers.
 
-    `owner` is the name of this process, `handlers` returns how many handlers it has now, and `threads` is how
-    many runs it executes at once, if known. Its methods never raise.
+    `owner` is the name of this process, and `threads` is how many runs it executes at once, if known.
     """
 
     inbox: Inbox
     owner: str
     engine: str
-    handlers: Callable[[], int]
+    lists: NewestList
     monotonic: Callable[[], float] = time.monotonic
     threads: int | None = None
-    _started_at: datetime | None = None
+    started_at: datetime | None = None
+    """Since when the inbox knows this worker; None until then."""
     _next_at: float = -1.0
+    lost_before: bool = False
+    """Whether workers died, or may have, before this one started."""
+
+    def write(self, now: datetime) -> None:
+        """Write the row, and the list of handlers as it is now. Raises InboxUnavailable."""
+        own, process = self.lists.read(), own_process()
+        record = WorkerRecord(
+            *(self.owner, self.engine, len(own.names), self.started_at or now),
+            host=socket.gethostname(),
+            pid=process.pid,
+            pid_space=process.pid_space,
+            pid_ticks=process.pid_ticks,
+            threads=self.threads,
+        )
+        number = self.inbox.record_worker(record, now, own, read_at=self.lists.read_at)
+        self.lists.record(own, number)
+        self._next_at = self.monotonic() + REGISTRATION_SECONDS
+        if self.started_at is None:
+            self.started_at = now
+            self._log_predecessor(record_deaths(self.inbox, now), now)
+            self.lost_before = lost_before(self.inbox, self.owner, now)
 
     def refresh(self, now: datetime) -> float:
-        """Write the row if that is due; return the seconds until it is due again."""
-        if self._started_at is None or self.monotonic() >= self._next_at:
+        """Write the row if that is due; return the seconds until it is due again. Never raises."""
+        if self.monotonic() >= self._next_at:
             try:
-                if self._started_at is None:
-                    self._started_at = now
-                    self._log_predecessor(now)
-                record = WorkerRecord(
-                    *(self.owner, self.engine, self.handlers(), self._started_at),
-                    host=socket.gethostname(),
-                    pid=os.getpid(),
-                    threads=self.threads,
-                )
-                self.inbox.record_worker(record, now)
-            except Exception as error:  # noqa: BLE001 - for information only, and the next poll logs the cause
+                self.write(now)
+            except Exception as error:  # noqa: BLE001 - the next poll logs the cause
                 text = "could not register this worker, retrying in %.0f s: %s"
                 cause = first_line(str(error))
                 logger.warning(text, REGISTRATION_SECONDS, cause, extra=fields(cause=error))
-            self._next_at = self.monotonic() + REGISTRATION_SECONDS
+                self._next_at = self.monotonic() + REGISTRATION_SECONDS
         return max(0.0, self._next_at - self.monotonic())
 
-    def _log_predecessor(self, now: datetime) -> None:
+    def _log_predecessor(self, dead: Sequence[DeadWorker], now: datetime) -> None:
         """Log that the last worker of this machine has died: it did not stop in order."""
-        for one in list_workers(self.inbox, now):
-            is_here = one.host == socket.gethostname() and one.seen_at >= now - PREDECESSOR_WITHIN
-            is_other = one.owner != self.owner and one.stopped_at is None
-            if is_here and is_other and not _is_running(one.pid):
-                text = "worker %s is gone: started %s, last seen %s, it did not stop in order"
-                times = (format_ago(at, now) for at in (one.started_at, one.seen_at))
-                logger.warning(text, one.owner, *times, extra=fields(cause="worker-gone"))
-                return
+        if dead and dead[-1].seen_at >= now - PREDECESSOR_WITHIN:
+            text = "worker %s is gone: started %s, last seen %s, it did not stop in order"
+            times = (format_ago(at, now) for at in (dead[-1].started_at, dead[-1].seen_at))
+            logger.warning(text, dead[-1].owner, *times, extra=fields(cause="worker-gone"))
+
+    def stopping(self) -> None:
+        """Write that this engine plans nothing more. Never raises."""
+        if self.started_at is not None:
+            with suppress(Exception):  # its row says so when it has stopped, or in a minute
+                self.inbox.record_stopping(self.owner)
 
     def stop(self) -> None:
-        """Write that this engine stopped in order."""
-        if self._started_at is not None:
-            self._started_at = None
+        """Write that this engine stopped in order. Never raises."""
+        if self.started_at is not None:
+            self.started_at = None
             try:
                 self.inbox.record_stop(self.owner)
             except Exception as error:  # noqa: BLE001 - it counts as lost then, and its row is deleted later
                 text = "could not record that this worker stopped: %s"
                 logger.warning(text, first_line(str(error)), extra=fields(cause=error))
-
-
-def _is_running(pid: int | None) -> bool:
-    """Return whether the process of a worker of this machine runs; its id may be this process's now."""
-    if pid is None or pid == os.getpid():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # of another user
-        return True
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +156,24 @@ class Maintenance:
         self._after = 0
         self._pruned = 0
 
-    def start(self) -> None:
-        """Look for issues from now on, also while no poll succeeds."""
-        if self.options.watch is not None:
-            self.options.watch.start()
+    def start(self, now: datetime, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        """Register this worker, and look for issues from now on, also while no poll succeeds.
+
+        Where workers have died before, returns when that has been looked for and told, or FIRST_LOOK_SECONDS
+        later: the first run may end this one too.
+        """
+        if self.registration is not None:
+            self.registration.refresh(now)
+        watch, lost_before = (
+            self.options.watch,
+            self.registration is not None and self.registration.lost_before,
+        )
+        if watch is None:
+            return
+        watch.start(hurry=lost_before)
+        end = self.monotonic() + FIRST_LOOK_SECONDS
+        while lost_before and not (watch.is_first_look_over or is_stopping()) and self.monotonic() < end:
+            time.sleep(MIN_PAUSE_SECONDS)
 
     def run_if_due(self, now: datetime) -> float:
         """Do the next small step if it is due; return the seconds until one is due again."""

@@ -12,14 +12,16 @@ from datetime import datetime
 from typing import Any, NamedTuple, Unpack
 
 from billhook import signals
+from billhook.basics.printable import first_line
+from billhook.basics.type_names import is_reading
 from billhook.clock import format_ago, format_time
 from billhook.errors import BillhookError
+from billhook.errors.program import in_program
 from billhook.events import Event, UnknownEvent
 from billhook.handlers import Delivery, HandlerFailure
 from billhook.inbox import Claim, Inbox, InboxTransaction, RunPlan, RunResult, RunState, StoredDelivery
+from billhook.inbox.tables.records import UNSTORABLE_ERROR
 from billhook.logs import EscapedTracebacks, Fields, fields
-from billhook.printable import first_line
-from billhook.program import in_program
 
 logger = logging.getLogger("billhook.engines")
 logger.addFilter(EscapedTracebacks())
@@ -34,11 +36,25 @@ class PlannedDelivery(NamedTuple):
 
 
 class AttemptResult(NamedTuple):
-    """One attempt: the result to settle, and what observers get once that is committed."""
+    """One attempt: the result to settle, and what observers get once that is committed.
+
+    `planned` is what a reading has found: its run is deleted, and the plan written instead. One without is
+    tried again, `alone` if so. See billhook.engines.reading.
+    """
 
     run_result: RunResult
     delivery: Delivery
     failure: HandlerFailure | None
+    planned: PlannedDelivery | None = None
+    alone: bool = False
+
+    def plainer(self) -> tuple[AttemptResult, ...]:
+        """Return the result with texts that a database may take which refuses those of this one."""
+        if self.planned is None:
+            return tuple(self._replace(run_result=result) for result in self.run_result.plainer())
+        reason = json.dumps({"error": UNSTORABLE_ERROR, "details": []})
+        plan = RunPlan(self.planned.plan.delivery_id, error=reason)
+        return (self._replace(planned=self.planned._replace(plan=plan, event=None)),)
 
 
 def report(
@@ -58,7 +74,10 @@ def report(
     for attempt in attempts:
         # A lost lease means that another worker has the run, or that an operator discarded it.
         if attempt.run_result.lease in settled:
-            _report_attempt(sender, attempt)
+            if is_reading(attempt.delivery.handler):
+                _report_reading(attempt)
+            else:
+                _report_attempt(sender, attempt)
         else:
             text, delivery = "run %d of handler %s lost its lease; not settled", attempt.delivery
             run_id = attempt.run_result.run_id
@@ -110,6 +129,17 @@ def _report_attempt(sender: object, attempt: AttemptResult) -> None:
         # Only here, not at each attempt before: an error tracker opens an issue for each traceback.
         logger.error(text, *about, result.attempt, why, exc_info=failure.exc_info, extra=extra)
         signals.emit(signals.handler_dead, sender, **facts)
+
+
+def _report_reading(attempt: AttemptResult) -> None:
+    """Log why a delivery is read again; of one that is read, its plan is reported."""
+    result, failure, delivery = attempt.run_result, attempt.failure, attempt.delivery
+    if failure is None:
+        return
+    text = "delivery %d (%s) could not be read (attempt %d), again %s: %s"
+    moment, why = _moment(result.due_at, result.at), first_line(result.error or failure.error)
+    extra = delivery_fields(delivery, cause=failure.exception.__cause__ or failure.exception)
+    logger.warning(text, result.delivery_id, delivery.event_type, result.attempt, moment, why, extra=extra)
 
 
 def delivery_fields(about: Delivery | StoredDelivery | Claim, **more: Unpack[Fields]) -> dict[str, object]:

@@ -7,13 +7,14 @@ import secrets
 from dataclasses import replace
 from datetime import datetime
 
-from billhook.engines.dispatcher import run_options
+from billhook.engines.dispatcher import parse, run_options
 from billhook.errors import ConfigError
-from billhook.events import Event, parse_event
+from billhook.events import Event
+from billhook.events.own_models import guarded
 from billhook.handlers import ConnectedHandlers, Handler
 from billhook.inbox import DeliveryDetails, Inbox, RunPlan, StoredDelivery
-from billhook.inbox.deliveries import DeliverySummary
-from billhook.inbox.operations import store_edited
+from billhook.inbox.operating.operations import store_edited
+from billhook.inbox.reading.deliveries import DeliverySummary
 
 
 def resend(
@@ -32,14 +33,15 @@ def resend(
     """
     summary = original.summary
     handler = find_handler(handlers, summary, handler_name)
-    event = parse_event(summary.event_type, body, as_named=summary.sent_as is not None)
     key = f"edited-{summary.id}-{secrets.token_hex(8)}"
     headers = json.dumps(original.headers)
     stored = StoredDelivery(
         0, summary.source, key, summary.event_type, body, headers, None, now, sent_as=summary.sent_as
     )
-    options = replace(run_options(handler, stored, event), content_key=None)
-    about = event.identifying_values() if isinstance(event, Event) else ()
+    with guarded(summary.event_type):
+        event = parse(stored)
+        options = replace(run_options(handler, stored, event), content_key=None)
+        about = event.identifying_values() if isinstance(event, Event) else ()
     plan = RunPlan(0, (handler.name,), options={handler.name: options}, identifiers=about)
     return store_edited(inbox, stored, plan, summary.id)
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Set
 from datetime import datetime
 
+from billhook.basics.type_names import is_reading
 from billhook.engines.cycle import PLAN_LIMIT, Cycle, Poll
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.handler_pool import HandlerPool
@@ -39,11 +40,12 @@ class SerialWorker(Cycle):
         announce: Callable[[Iterable[int]], None],
         settle_seconds: float,
         pool: type[HandlerPool] = HandlerPool,
+        of_worker: bool = True,
     ) -> None:
         """`announce` is called with a delivery's id once for each run of it that another worker may take.
 
         For `settle_seconds` a result is kept and tried again while the inbox cannot be written: the handler
-        has had its effect.
+        has had its effect. `of_worker`: a process beside this one registers it as a worker.
         """
         self._woken = threading.Event()
         super().__init__(
@@ -51,8 +53,9 @@ class SerialWorker(Cycle):
         )
         self._announce_due = announce
         self._settle_seconds = settle_seconds
+        self._of_worker = of_worker
         self._only: int | None = None
-        self._is_only_run = False
+        self._is_only_run = self._is_suspect = False
         self._is_full = False
         """Whether more deliveries may wait than the last poll that read them has read."""
         self._error: BillhookError | None = None
@@ -78,7 +81,10 @@ class SerialWorker(Cycle):
         With `suspect` it executes a suspect alone, and ordinary runs without. `beside` returns the suspects
         that are still running in this process.
         """
-        self._only = only
+        self._only, self._is_suspect = only, suspect
+        now = self._dispatcher.clock.now()
+        if self._lists.require(now, is_worker=self._of_worker):
+            self._lists.look(now)
         while True:
             self._woken.clear()
             renewing = self._collect()
@@ -98,32 +104,37 @@ class SerialWorker(Cycle):
                 continue
             if not self._unstorable:
                 self._give_up_at = math.inf
-            self.attempts += len(claims)
+            self.attempts += sum(not is_reading(claim.handler) for claim in claims)
             self._note_suspect(next_times, poll.now)
-            more = claims or self._leases.runs or self._woken.is_set()
+            more = claims or self._leases.runs or self._woken.is_set() or self._lists.wants_look
             if not more and (not poll.full or self._skipping):
                 return
+
+    def _write_list(self) -> None:
+        self._lists.require(self._dispatcher.clock.now(), is_worker=self._of_worker)
 
     def _plan_poll(self, only: int | None) -> Poll | None:
         """Decide what to write; read the inbox if no run is under way. None if there is nothing to do."""
         now = self._dispatcher.clock.now()
         poll = Poll(now, now + self._lease_time, None, [], capacity=0, renewing=False, only=only)
         if self._leases.runs:
-            # Of a new delivery with one run nothing more is due, unless it is to be tried again at once.
-            due_again = any((end.run_result.due_at or poll.leased_until) <= now for end in self._unsettled)
+            # Of a new delivery with one run nothing more is due, unless it is to be tried again at once, or
+            # was read: that makes the runs of its handlers.
+            due_again = any(
+                end.planned is not None or (end.run_result.due_at or poll.leased_until) <= now
+                for end in self._unsettled
+            )
             poll.full, poll.reads_next = self._is_full, due_again or not self._is_only_run
             poll.capacity = int(poll.reads_next and len(self._leases.runs) == len(self._unsettled))
             return poll
         poll.capacity = 1
-        limits = self._dispatcher.limits
         limit = min(PLAN_LIMIT, self._rows_in_plan_bytes)
-        poll.new_deliveries, times = self._inbox.poll(limit, limits, only, self._turns)
-        poll.full = len(poll.new_deliveries) == limit
+        poll.new_deliveries, times, poll.full = self._read(limit, only)
         poll.next_times = times
         self._is_only_run = only is not None and bool(poll.new_deliveries)
         if only is not None and any(map(self._dispatcher.has_options, poll.new_deliveries)):
             # Order keys go by the order of receipt, and messages come in any order.
-            received = self._inbox.received(limit, self._turns)
+            received = self._inbox.received(limit, self._turns, self._lists.types)
             poll.new_deliveries = [stored for stored in received if stored.delivery_id <= only]
             # Until it is planned itself: those before it in its order are planned then too.
             ids = {stored.delivery_id for stored in poll.new_deliveries}
@@ -145,7 +156,7 @@ class SerialWorker(Cycle):
         due = Counter(released)
         for plan in planned:
             due[plan.delivery_id] += len(plan.handlers)
-        if self._only is not None:
+        if self._only is not None and not self._is_suspect:
             due[self._only] -= 1  # this worker's own
         others = list(due.elements())
         if others:

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from billhook.concurrency import reset_in_child, start_thread
+from billhook.basics.concurrency import reset_in_child, start_thread
+from billhook.basics.engine_kinds import THREAD
 from billhook.engines.inline import Engine
 from billhook.engines.worker import MAX_ABANDONED_THREADS, Worker
 from billhook.errors import OutOfResources
@@ -34,6 +35,8 @@ replaced_by_its_parent = False
 @dataclass(eq=False, repr=False)
 class ThreadEngine(Engine):
     """Starts at `start` or with the first request, once in each process."""
+
+    kind = THREAD
 
     def __post_init__(self) -> None:
         self._reset()
@@ -57,7 +60,7 @@ class ThreadEngine(Engine):
                 self.dispatcher,
                 threads=THREADS,
                 lease_seconds=self.lease_seconds,
-                engine="thread",
+                engine=self.kind.name,
                 maintenance=self.maintenance,
             )
             try:

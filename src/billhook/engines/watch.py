@@ -1,10 +1,13 @@
 """Look for issues and have people told, from a thread: in workers, in web processes, or once for a timer.
 
     a worker            at its start, then every 5 s
-    a web process       while no other process has looked for 45 s: workers may have died
+    a web process       while no other process has looked for 30 s: workers may have died
     `notify send`       once
 
-Each of them sends what is due if it has addresses. No request and no handler waits for it.
+Each of them sends what is due if it has addresses. No request and no handler waits for it; but a worker that
+starts where others have died looks and sends before it takes a run, which may be the one that ends it too.
+The look of a worker counts for web processes once it has lived for 30 s: those of workers that die again and
+again are over before they have told anybody.
 """
 
 from __future__ import annotations
@@ -16,23 +19,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from billhook.concurrency import reset_in_child, start_thread
+from billhook.basics.concurrency import reset_in_child, start_thread
+from billhook.basics.printable import printable
 from billhook.engines.reporting import log_row_security
 from billhook.errors import BillhookError, ConfigError, OutOfResources
 from billhook.inbox import Inbox
-from billhook.inbox.issue_updates import update_issues
-from billhook.inbox.notifications import looked_at, record_look
+from billhook.inbox.watching.deaths import record_deaths
+from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.notifications import looked_at, record_look
 from billhook.logs import LimitedLog, fields
 from billhook.notify import Notifier, OutageNotifier, Writer, read_addresses, state_folders
 from billhook.notify.outage import is_outage
-from billhook.printable import printable
 from billhook.settings import Settings
 
 logger = logging.getLogger("billhook.engines")
 
 LOOK_SECONDS = 5.0
 """Between two looks. One that failed is repeated as soon: its cause may be the issue."""
-WEB_PATIENCE = timedelta(seconds=45)
+WEB_PATIENCE = timedelta(seconds=30)
+COUNTS_AFTER_SECONDS = 30.0
+"""How long a worker must have lived for web processes to leave looking to it."""
 WEB_SECONDS = 10.0
 """Between two looks of a web process at whether another process looks."""
 FIGURES_SECONDS = 60.0
@@ -77,27 +83,48 @@ class Watch:
 
     def _reset(self) -> None:
         self._thread: threading.Thread | None = None
-        self._stopping = threading.Event()
+        self._starting = threading.Lock()  # with the engine `thread` both it and the web process start it
+        self._stopping = False
+        self._woken = threading.Event()
         self._patience: timedelta | None = None
-        self._figures_at = 0.0
+        self._figures_at = self._counts_at = 0.0
+        self._first_look = self._first_look_over = False
+        self._recorded_at: datetime | None = None
+        """When this process last recorded a look: it goes on until another process looks."""
         self.failed = False
         """Whether the last look failed."""
 
-    def start(self, patience: timedelta | None = None) -> None:
-        """Start the thread in this process, unless it runs. It leaves looking to others for `patience`."""
-        is_running = self._thread is not None and self._thread.is_alive()
-        if patience is None or not is_running:
-            self._patience = patience
-        if not is_running:
-            self._stopping.clear()
-            try:
-                self._thread = start_thread(self._work, "billhook-watch")
-            except OutOfResources as error:
-                self._failures.log("thread", logging.WARNING, str(error), cause=error)
+    def start(self, patience: timedelta | None = None, *, hurry: bool = False) -> None:
+        """Start the thread in this process, unless it runs. It leaves looking to others for `patience`.
+
+        Without it, it looks at once; in a `hurry` at what costs least. See `is_first_look_over`.
+        """
+        with self._starting:
+            is_running = self._thread is not None and self._thread.is_alive()
+            if patience is None or not is_running:
+                self._patience = patience
+            if patience is None:
+                now = time.monotonic()
+                self._counts_at = now + COUNTS_AFTER_SECONDS
+                self._figures_at = now + LOOK_SECONDS if hurry else 0.0
+                self._first_look, self._first_look_over = True, False
+                self._woken.set()
+            if not is_running:
+                self._stopping = False
+                try:
+                    self._thread = start_thread(self._work, "billhook-watch")
+                except OutOfResources as error:
+                    self._failures.log("thread", logging.WARNING, str(error), cause=error)
+
+    @property
+    def is_first_look_over(self) -> bool:
+        """Whether it has looked and sent since `start` without patience, or cannot."""
+        return self._first_look_over or self._thread is None or not self._thread.is_alive()
 
     def stop(self) -> None:
         """End the thread; a message that is being sent is not waited for."""
-        self._stopping.set()
+        self._stopping = True
+        self._woken.set()
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join(STOP_SECONDS)
@@ -111,8 +138,14 @@ class Watch:
 
     def _work(self) -> None:
         pause = 0.0 if self._patience is None else WEB_SECONDS
-        while not self._stopping.wait(pause):
+        while True:
+            self._woken.wait(pause)
+            self._woken.clear()
+            if self._stopping:
+                return
+            is_first, self._first_look = self._first_look, False
             pause = self.look_and_send()
+            self._first_look_over |= is_first
 
     def look_and_send(self) -> float:
         """Do it once; return the seconds until the next time. It logs what fails, and does not raise."""
@@ -142,11 +175,15 @@ class Watch:
 
     def _look(self, started: float) -> None:
         now = self.now()
-        if self._patience is not None and now - looked_at(self.inbox) < self._patience:
-            return
+        if self._patience is not None:
+            others_at = looked_at(self.inbox)
+            if others_at != self._recorded_at and now - others_at < self._patience:
+                return
+        record_deaths(self.inbox, now)
         with_figures = started >= self._figures_at
         if with_figures:
             self._figures_at = started + FIGURES_SECONDS
             log_row_security(self.inbox)
         update_issues(self.inbox, now, with_figures=with_figures)
-        record_look(self.inbox, now)
+        if started >= self._counts_at:
+            self._recorded_at = record_look(self.inbox, now)

@@ -11,15 +11,18 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from datetime import datetime
 
-from billhook.concurrency import wait_readable
+from billhook.basics.concurrency import wait_readable
+from billhook.basics.engine_kinds import WORKER
+from billhook.basics.type_names import is_reading
 from billhook.engines.cycle import Cycle, Poll
 from billhook.engines.descriptors import DescriptorMonitor
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOptions, WorkerRegistration
+from billhook.engines.readers import Readers, apart
 from billhook.engines.reporting import log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.errors import BillhookError, SchemaMismatch
@@ -29,6 +32,8 @@ from billhook.logs import fields
 MAX_POLL_SECONDS = 2.0
 """The longest pause between two polls: how long a delivery can lie unseen if its notification was lost."""
 MIN_POLL_SECONDS = 0.01
+READING_LOCKED_SECONDS = 0.1
+"""The pause until the next poll while a reading is due that another worker has locked."""
 _MAX_DOUBLINGS = 8
 
 
@@ -152,19 +157,18 @@ class Worker(Cycle):
         *,
         threads: int,
         lease_seconds: float,
-        engine: str = "worker",
+        engine: str = WORKER.name,
         maintenance: MaintenanceOptions = AS_SHIPPED,
     ) -> None:
         self._wakeup = Wakeup(inbox)
         super().__init__(
             inbox, dispatcher, threads=threads, lease_seconds=lease_seconds, wake=self._wakeup.set
         )
+        self._readers = self._own_readers = Readers(dispatcher, self._wakeup.set)
         # Not a threading.Event: a signal handler may call `stop` while this thread is inside its wait().
         self._stopping = False
-        registration = WorkerRegistration(
-            inbox, self._owner, engine, dispatcher.handlers.count, threads=threads
-        )
-        self._maintenance = Maintenance(inbox, maintenance, registration=registration)
+        self._registration = WorkerRegistration(inbox, self._owner, engine, dispatcher.lists, threads=threads)
+        self._maintenance = Maintenance(inbox, maintenance, registration=self._registration)
         self._failures = 0
         self._is_outdated = False
         """Whether the inbox has the schema of a newer release, so that no result can be stored any more."""
@@ -216,10 +220,15 @@ class Worker(Cycle):
         Returns by itself, and is `broken`, when `max_abandoned_threads` have a handler that does not return,
         or when the system provides no thread or no descriptors.
         """
-        handlers, descriptors = self._handlers, self._descriptors
-        self._maintenance.start()
+        readers, descriptors = self._own_readers, self._descriptors
+        self._maintenance.start(self._dispatcher.clock.now(), lambda: self._stopping)
         log_paused(self._inbox, self._dispatcher.sender)
-        while not (self._stopping or descriptors.exhausted or handlers.exhausted(max_abandoned_threads)):
+        while not (
+            self._stopping
+            or descriptors.exhausted
+            or self._handlers.exhausted(max_abandoned_threads)
+            or (readers.started and readers.exhausted(max_abandoned_threads))
+        ):
             self._sleep(self._poll())
         if descriptors.exhausted:
             logger.error("worker stopping: out of file descriptors, or a handler closed them")
@@ -283,8 +292,13 @@ class Worker(Cycle):
         while not self._stopping and (left := end - time.monotonic()) > 0:
             time.sleep(min(0.1, left))
 
+    def _write_list(self) -> None:
+        self._registration.write(self._dispatcher.clock.now())
+
     def _poll_once(self) -> float:
         """Settle, plan and claim in one transaction, if there is work; return the seconds to sleep."""
+        if self._registration.started_at is None:  # the first plan goes by the lists of all that are alive
+            self._write_list()
         self._wakeup.clear()
         before = len(self._unsettled)
         renewing = self._collect()
@@ -304,15 +318,18 @@ class Worker(Cycle):
             suspects.started(claims[0].lease if claims else None)
         if releasing:  # other workers may be asleep
             self._inbox.waker.wake()
-        claimed = len(claims)
+        readings = sum(is_reading(one.handler) for one in claims) if self._leases.readings else 0
+        claimed = len(claims) - readings
         if claimed + settled >= LOAD_RUNS and claimed < poll.capacity and not poll.full:
             self._next_poll_at = time.monotonic() + GATHER_SECONDS
         if poll.capacity:
             self._behind = claimed == poll.capacity
-            self._backoff.record_claim(claimed, next_times.due_at, poll.now)
+            self._backoff.record_claim(claimed, apart(next_times)[0].due_at, poll.now)
         # After a claim that returned runs, or a full batch, there may be more: poll again at once.
-        more = claimed > 0 or (poll.full and not self._skipping)
-        return 0.0 if more and leases.capacity() else self._seconds_to_sleep(next_times, poll.now)
+        more = claimed > 0 or (poll.full and not self._skipping) or self._lists.wants_look
+        if (more and leases.capacity()) or claimed < len(claims):
+            return 0.0
+        return self._seconds_to_sleep(next_times, poll.now)
 
     def _plan_poll(self, renewing: bool) -> tuple[Poll, bool]:
         """Read the inbox and decide what this poll writes, and whether any run is due that it may claim."""
@@ -326,14 +343,16 @@ class Worker(Cycle):
         limit = max(1, self._plan_limit // BEHIND_FACTOR) if self._behind else self._plan_limit
         limit = min(limit, self._rows_in_plan_bytes)
         reading = limit if capacity and not ordinary_blocked else 0
-        new_deliveries, next_times = self._inbox.poll(reading, self._dispatcher.limits, turns=self._turns)
-        self._note_size(new_deliveries)
+        new_deliveries, next_times, full = self._read(reading)
+        if reading:
+            self._lists.read_at = self._dispatcher.clock.now()
+        ordinary, readings = apart(next_times)
         now = self._dispatcher.clock.now()
         # By now the leases of this process may be overdue: the read took long, or the clock was set forward.
         overdue = next_times.lease_ends_at is not None and next_times.lease_ends_at <= now
         renewing = renewing or leases.seconds_to_renewal() == 0.0 or (overdue and bool(leases.runs))
         ordinary_due = bool(new_deliveries) or self._backoff.is_worth_claiming(
-            next_times.due_at, now, idle=leases.idle_threads() > 0
+            ordinary.due_at, now, idle=leases.idle_threads() > 0
         )
         mode = ClaimMode.ORDINARY
         suspect_due = next_times.suspect_at is not None and next_times.suspect_at <= now
@@ -343,12 +362,14 @@ class Worker(Cycle):
             if ordinary_blocked:
                 self.wake()  # for another poll at once: this one has not read the new deliveries
         else:
-            new_deliveries = []
+            new_deliveries, full = [], False
             capacity = min(capacity, 1) if mode is ClaimMode.A_SUSPECT else 0
             # Queued runs would start beside the suspect, and be lost with it.
             if not suspects.running:
-                leases.release_later(self._handlers.cancel_queued())
+                leases.release_later(self._handlers.cancel_queued() + self._own_readers.cancel_queued())
+        reads = mode is ClaimMode.ORDINARY and not (self._stopping or ordinary_blocked)
         claiming = capacity > 0 and (ordinary_due or mode is ClaimMode.A_SUSPECT)
+        claiming = claiming or bool(reads and readings and self._seconds_to_reading(readings, now) == 0.0)
         return (
             Poll(
                 now,
@@ -357,15 +378,23 @@ class Worker(Cycle):
                 new_deliveries,
                 capacity,
                 renewing,
-                full=len(new_deliveries) == limit,
+                full=full and reading > 0,
                 suspect=mode is ClaimMode.A_SUSPECT,
                 # Suspects found in this claim fall due at random, so those lost together do not meet again.
                 spread=self._lease_time / 6,
                 # Suspects that take too long to be waited for are not alone any more.
                 not_alone=suspects.overlong,
+                reads=reads,
             ),
             claiming,
         )
+
+    def _seconds_to_reading(self, readings: Mapping[str, datetime], now: datetime) -> float | None:
+        """Return the seconds until a reading may be claimed; None without one that the readers could take."""
+        runs = self._leases.runs
+        capacity = self._own_readers.capacity([runs[lease] for lease in self._leases.readings])
+        moments = [at for name, at in readings.items() if capacity(name)]
+        return max(0.0, (min(moments) - now).total_seconds()) if moments else None
 
     def _started(self) -> Set[Lease]:
         """Return the leases of attempts that are not done."""
@@ -389,16 +418,24 @@ class Worker(Cycle):
             others.append((next_times.suspect_at - now).total_seconds())
         # What is due cannot be claimed now: an attempt that ends wakes the worker up.
         blocked = not leases.capacity() or (suspects.active and suspects.blocks_ordinary(leases.runs.keys()))
-        due_at = None if blocked else next_times.due_at
+        ordinary, readings = apart(next_times)
+        due_at = None if blocked else ordinary.due_at
+        if readings and not (suspects.active and suspects.blocks_ordinary(leases.runs.keys())):
+            seconds = self._seconds_to_reading(readings, now)
+            # Not at once: another worker has locked what is due and was not claimed.
+            others.append(None if seconds is None else max(seconds, READING_LOCKED_SECONDS))
         return self._backoff.seconds(due_at, now, others, idle=leases.idle_threads() > 0)
 
     def _drain(self, grace_seconds: float) -> None:
         """Release what was not started, and wait for running attempts until the grace period is over."""
         end, leases = time.monotonic() + grace_seconds, self._leases
         self._stopping = True
+        if not (self._detached or self._failures):
+            self._registration.stopping()  # others need not wait for what it would have planned
         # Released now and not at the end: other workers can run them during the grace period.
-        leases.release_later(self._handlers.cancel_queued())
+        leases.release_later(self._handlers.cancel_queued() + self._own_readers.cancel_queued())
         self._handlers.close()
+        self._own_readers.close()
         pause = self._poll()
         while leases.runs or leases.to_release or self._unsettled:
             left = end - time.monotonic()

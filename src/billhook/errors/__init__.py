@@ -26,7 +26,8 @@ BillhookError
 │   │   └── TimestampInFuture
 │   └── PayloadError             verified and stored, but not parseable as its type (quarantined)
 │       ├── InvalidJSON
-│       └── InvalidPayload
+│       ├── InvalidPayload
+│       └── ModelFailed
 ├── InboxError                   the inbox cannot do what was requested
 │   ├── InboxUnavailable         storage failed or is closed (503)
 │   │   ├── DeadlinePassed
@@ -56,7 +57,7 @@ BillhookError
     └── Discard
 
 No text here contains a secret, a header value or a body: an attacker's input is never repeated. An ApiError
-quotes the service's response, without tokens and shortened.
+quotes the service's response, without tokens and shortened; ModelFailed quotes what the user's code raised.
 """
 
 from billhook.errors.api import *  # noqa: F403 - all of its classes

@@ -132,9 +132,17 @@ class ServiceUnavailable(ApiError):
     """There was no response. `sent` is False if the request surely did not reach the service."""
 
     def __init__(self, operation: str, problem: str, *, sent: bool) -> None:
-        self.sent = sent
+        self.sent, self._problem = sent, problem
         doubt = "it is not known whether it was done" if sent else "nothing was sent"
         super().__init__(operation, f"no answer from the billing service: {problem}; {doubt}")
+
+    def after_a_sent_attempt(self) -> ServiceUnavailable:
+        """Return this error as that of a call whose earlier attempt may have reached the service."""
+        if self.sent:
+            return self
+        return ServiceUnavailable(
+            self.operation, f"{self._problem}, after an attempt that was sent", sent=True
+        )
 
 
 class SandboxError(BillhookError):

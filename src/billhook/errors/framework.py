@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from billhook.program import in_program, install_command
+from billhook.errors.program import in_program, install_command, no_variables
 
 
 class BillhookError(Exception):
@@ -35,7 +35,7 @@ class MissingSecret(ConfigError):
         self.source, self.secrets_file = source, secrets_file
         remedy = (
             "set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE (in a Flask app before init_app), or pass "
-            "secrets=[...] to Source"
+            f"secrets=[...] to Source{no_variables()}"
             if secrets_file is None
             else f"write it into BILLHOOK_SECRETS_FILE, {secrets_file!r}, which holds none"
         )
@@ -243,6 +243,10 @@ class InvalidPayload(PayloadError):
     """The body is JSON, but not an object of the type's model."""
 
 
+class ModelFailed(PayloadError):
+    """An event model of the user's own raised something: the text quotes it, and it is the cause."""
+
+
 class InboxError(BillhookError):
     """The inbox cannot do what was requested."""
 
@@ -278,7 +282,7 @@ class OutOfResources(InboxUnavailable):
 
 
 class IllegalTransition(InboxError):
-    """A state may not follow another; the table is in billhook.inbox.states."""
+    """A state may not follow another; the table is in billhook.inbox.tables.states."""
 
     def __init__(self, kind: str, before: str, after: str) -> None:
         self.kind, self.before, self.after = kind, before, after

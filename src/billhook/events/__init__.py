@@ -14,11 +14,10 @@ from billhook.fields.model import classes_of
 from billhook.fields.types import BillingStatus as BillingStatus
 from billhook.fields.types import CreditKind as CreditKind
 from billhook.fields.types import ExactDecimal as ExactDecimal
-from billhook.fields.types import ProductConsumptionSnapshot as ProductConsumptionSnapshot
 from billhook.fields.types import UtcDatetime as UtcDatetime
 
 _OTHERS = (
-    "BillingStatus", "CreditKind", "EVENT_TYPES", "ExactDecimal", "ProductConsumptionSnapshot", "UtcDatetime",
-    "WireModel", "parse_event", "sample",
+    "BillingStatus", "CreditKind", "EVENT_TYPES", "ExactDecimal", "UtcDatetime", "WireModel",
+    "parse_event", "sample",
 )  # fmt: skip
 __all__ = sorted([*_OTHERS, *classes_of(__name__, globals())])

@@ -17,13 +17,13 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from pydantic.alias_generators import to_snake
 
+from billhook.basics.printable import IDENTIFIER_CHARACTERS, first_line
+from billhook.basics.type_names import ANY_TYPE_NAME, ANY_TYPE_NAME_IN_WORDS
 from billhook.errors import InvalidPayload
 from billhook.fields import WireModel, strict_json
 from billhook.fields.model import read, require_object
 from billhook.fields.types import ExactDecimal, UtcDatetime
-from billhook.printable import IDENTIFIER_CHARACTERS, first_line
 from billhook.signals import event_signal
-from billhook.type_names import ANY_TYPE_NAME, ANY_TYPE_NAME_IN_WORDS
 
 _MOST_IDENTIFYING = 3
 _registered: dict[str, type[Event]] = {}
@@ -119,10 +119,12 @@ class Event(WireModel):
         return tuple(texts)
 
     def to_json(self) -> bytes:
-        """Return the body as sent; `parse_event(event.type, event.to_json()) == event`.
+        """Return a body with this event's values; `parse_event(event.type, event.to_json()) == event`.
 
-        Optional fields that were never given are left out, and a null that was given stays. Extra values
-        without a JSON form raise TypeError or ValueError.
+        Not the bytes as sent, which are `delivery.body`: it has no white space, its times are in UTC
+        (`+01:00` becomes `Z`), and what was sent in a text and read as a number is a number. Optional fields
+        that were never given are left out, and a null that was given stays. Extra values without a JSON form
+        raise TypeError or ValueError.
         """
         return strict_json.dumps(self.model_dump(by_alias=True, exclude_unset=True))
 
@@ -181,7 +183,7 @@ class UnknownEvent(BaseModel):
     data: dict[str, Any]
 
     def to_json(self) -> bytes:
-        """Return the body as sent; `parse_event(event.type, event.to_json()) == event`."""
+        """Return a body with these values; `parse_event(event.type, event.to_json()) == event`."""
         return strict_json.dumps(self.data)
 
 
@@ -233,19 +235,20 @@ def _look_alike(model: type[Event], data: dict[str, Any]) -> type[Event] | None:
     PingTest has an empty body, so any field of another type is enough there. Fields that no type lists are
     new in the service, and are ignored. Types of users are not compared: what theirs share is not known here.
     """
-    if not _is_of_service(model):
+    if not is_of_service(model):
         return None
     own, _ = _fields(model)
     extra = data.keys() - own
     found = []
-    for other in filter(_is_of_service, EVENT_TYPES.values()):
+    for other in filter(is_of_service, EVENT_TYPES.values()):
         listed, required = _fields(other)
         if extra & listed and (required <= data.keys() or not own):
             found.append((len(listed & data.keys()), other))
     return max(found, key=lambda each: each[0])[1] if found else None
 
 
-def _is_of_service(model: type[Event]) -> bool:
+def is_of_service(model: type[Event]) -> bool:
+    """Return whether billhook itself has the model, and no user."""
     return model.__module__.startswith(f"{__package__}.")
 
 

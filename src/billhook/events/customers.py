@@ -18,6 +18,7 @@ from billhook.events.base import (
 from billhook.fields import WireModel
 from billhook.fields.model import optional
 from billhook.fields.types import Aliases, CustomerId, UtcDatetime
+from billhook.fields.unstated import FLAG_IN_TEXT, LIST_IN_TEXT
 
 
 class AnonymousCustomer(Event):
@@ -51,7 +52,7 @@ class NewCustomer(WireModel):
     customer_id: CustomerId
     name: NameOfCustomer
     external_id: ExternalId = None
-    aliases: Aliases
+    aliases: Annotated[Aliases, LIST_IN_TEXT]
     integration_entities: Annotated[list[IntegrationEntity], FailFast()] = Field(
         description="Counterparts of the customer in other systems."
     )
@@ -98,6 +99,9 @@ class CustomerPortalLinkSent(Event):
     )
 
 
+_IsTrial = Annotated[StrictBool, Field(description="Whether the contract is a trial.", examples=[False])]
+
+
 class _EndOfContract(Event, register=False):
     """What the two events about the end of a contract say, in the same words.
 
@@ -113,7 +117,6 @@ class _EndOfContract(Event, register=False):
     contract_name: ContractName
     contract_id: ContractId
     customer_name: CustomerName
-    is_trial: StrictBool = Field(description="Whether the contract is a trial.", examples=[False])
 
 
 class UpcomingRenewal(_EndOfContract):
@@ -122,12 +125,16 @@ class UpcomingRenewal(_EndOfContract):
     Source: spec, "Events". The body is shaped like ContractExpired's: only the header tells them apart.
     """
 
+    is_trial: _IsTrial
+
 
 class ContractExpired(_EndOfContract):
     """A contract has ended.
 
     Source: spec, "Events". The body is shaped like UpcomingRenewal's: only the header tells them apart.
     """
+
+    is_trial: Annotated[_IsTrial, FLAG_IN_TEXT]
 
 
 class ContractCreated(Event):

@@ -82,14 +82,16 @@ def _type_and_schema(field: dict[str, Any], parts: dict[str, Any]) -> tuple[str,
             _type_and_schema(each, parts) for each in field["anyOf"] if each.get("type") != "null"
         )
         return f"{kind} or null", inner
+    words = {"string": "text", "boolean": "true/false"}
+    if isinstance(several := field.get("type"), list):  # a kind that the specification leaves unstated
+        (kind, inner), *others = (_type_and_schema({**field, "type": each}, parts) for each in several)
+        return " or ".join([kind, *(other for other, _ in others)]), inner
     if field.get("type") == "array":
         kind, inner = _type_and_schema(field["items"], parts)
         return f"list of {kind}", inner
     if field.get("format") == "date-time":
         return "date-time", None
-    return {"string": "text", "boolean": "true/false"}.get(
-        field.get("type", ""), field.get("type", "any")
-    ), None
+    return words.get(field.get("type", ""), field.get("type", "any")), None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from billhook.fields.types import (
     OpenEnum,
     UtcDatetime,
 )
+from billhook.fields.unstated import NUMBER_IN_TEXT
 
 
 class _CreditPoolEvent(Event, register=False):
@@ -49,9 +50,11 @@ class CreditPoolThresholdCrossed(_CreditPoolEvent):
     Source: spec, "Events".
     """
 
-    threshold: Threshold
-    pct_usage: PctUsage
-    balance: ExactDecimal = Field(description="Remaining credits.", examples=[Decimal("187.50")])
+    threshold: Annotated[Threshold, NUMBER_IN_TEXT]
+    pct_usage: Annotated[PctUsage, NUMBER_IN_TEXT]
+    balance: Annotated[ExactDecimal, NUMBER_IN_TEXT] = Field(
+        description="Remaining credits.", examples=[Decimal("187.50")]
+    )
 
 
 class CreditPoolIncreased(_CreditPoolEvent):
@@ -62,11 +65,15 @@ class CreditPoolIncreased(_CreditPoolEvent):
 
     identify = ("customer_id", "credit_pool_id", "granted_amount")
 
-    granted_amount: ExactDecimal = Field(description="Credits added.", examples=[Decimal("500.00")])
-    previous_balance: ExactDecimal = Field(
+    granted_amount: Annotated[ExactDecimal, NUMBER_IN_TEXT] = Field(
+        description="Credits added.", examples=[Decimal("500.00")]
+    )
+    previous_balance: Annotated[ExactDecimal, NUMBER_IN_TEXT] = Field(
         description="Balance before, in credits.", examples=[Decimal("187.50")]
     )
-    balance: ExactDecimal = Field(description="Balance after, in credits.", examples=[Decimal("687.50")])
+    balance: Annotated[ExactDecimal, NUMBER_IN_TEXT] = Field(
+        description="Balance after, in credits.", examples=[Decimal("687.50")]
+    )
 
 
 class InvoiceApproved(Event):

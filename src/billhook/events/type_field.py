@@ -8,10 +8,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from billhook.basics.type_names import ANY_TYPE_NAME, ANY_TYPE_NAME_IN_WORDS
 from billhook.errors import InvalidPayload
 from billhook.events.base import Event, UnknownEvent, decode_body, event_of
+from billhook.events.own_models import guarded
 from billhook.fields import strict_json
-from billhook.type_names import ANY_TYPE_NAME, ANY_TYPE_NAME_IN_WORDS
 
 
 def read_type(data: dict[str, Any], path: str) -> str:
@@ -52,10 +53,12 @@ def write_type(data: dict[str, Any], path: str, event_type: str) -> None:
 def parse_unread(event_type: str, path: str | None, body: bytes) -> Event | UnknownEvent:
     """Parse a delivery that perhaps no worker has read: without a type it is of that in the field at `path`.
 
-    Raises InvalidJSON, or InvalidPayload.
+    Raises InvalidJSON, InvalidPayload, or ModelFailed.
     """
     data = decode_body(body)
-    return event_of(event_type if event_type or path is None else read_type(data, path), data)
+    name = event_type if event_type or path is None else read_type(data, path)
+    with guarded(name):
+        return event_of(name, data)
 
 
 def with_type(body: bytes, path: str, event_type: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field, StrictStr
 
@@ -17,16 +17,22 @@ from billhook.events.base import (
     RaisedAt,
     Threshold,
 )
+from billhook.fields import WireModel
 from billhook.fields.types import (
+    ConsumedAmount,
     CustomerId,
     ExactDecimal,
     ExceededAmount,
+    HasAccess,
     InvoiceId,
-    ProductConsumptionSnapshot,
     ProductId,
     ProductName,
+    ProvisionedAmount,
+    RemainingAmount,
+    UsagePercentage,
     UtcDatetime,
 )
+from billhook.fields.unstated import FLAG_IN_TEXT, NUMBER_IN_TEXT
 
 
 class _Report(Event, register=False):
@@ -119,6 +125,22 @@ class FinalTierExceeded(_Tier):
     )
 
 
+class ProductConsumptionSnapshot(WireModel):
+    """How much of a product a customer had used at one moment.
+
+    Source: spec, "Events", CommitmentCrossed: the table names the fields and states no kinds. "Resources and
+    their fields", Product consumption, has numbers and a boolean.
+    """
+
+    product_id: ProductId
+    product_name: ProductName
+    provisioned_amount: Annotated[ProvisionedAmount, NUMBER_IN_TEXT]
+    consumed_amount: Annotated[ConsumedAmount, NUMBER_IN_TEXT]
+    usage_percentage: Annotated[UsagePercentage, NUMBER_IN_TEXT]
+    has_access: Annotated[HasAccess, FLAG_IN_TEXT]
+    remaining_amount: Annotated[RemainingAmount, NUMBER_IN_TEXT]
+
+
 class CommitmentCrossed(ProductConsumptionSnapshot, Event):
     """A customer's usage passed what it had committed to.
 
@@ -127,7 +149,7 @@ class CommitmentCrossed(ProductConsumptionSnapshot, Event):
 
     identify = ("product_id", "exceeded_amount")
 
-    exceeded_amount: ExceededAmount
+    exceeded_amount: Annotated[ExceededAmount, NUMBER_IN_TEXT]
 
 
 class CommitmentUsageCrossed(Event):
@@ -159,13 +181,13 @@ class CurrencyCommitmentUsageCrossed(Event):
     product_id: ProductId
     product_name: ProductName
     customer_id: CustomerId
-    threshold: Threshold
-    pct_usage: PctUsage
+    threshold: Annotated[Threshold, NUMBER_IN_TEXT]
+    pct_usage: Annotated[PctUsage, NUMBER_IN_TEXT]
     currency: Currency
-    committed_amount: ExactDecimal = Field(
+    committed_amount: Annotated[ExactDecimal, NUMBER_IN_TEXT] = Field(
         description="Committed amount, in `currency`.", examples=[Decimal("5000.00")]
     )
-    consumed_amount: ExactDecimal = Field(
+    consumed_amount: Annotated[ExactDecimal, NUMBER_IN_TEXT] = Field(
         description="Consumed amount, in `currency`.", examples=[Decimal("4062.50")]
     )
     cycle_start: UtcDatetime = Field(

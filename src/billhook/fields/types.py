@@ -26,7 +26,6 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from billhook.errors import InvalidJSON
-from billhook.fields.model import WireModel
 from billhook.fields.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, in_utc, is_bounded, loads
 
 _ISO_8601 = re.compile(
@@ -148,6 +147,22 @@ Aliases = Annotated[
 InvoiceId = Annotated[StrictStr, Field(description="Id of the invoice.", examples=["inv_3007"])]
 ProductId = Annotated[StrictStr, Field(description="Id of the product.", examples=["prd_55"])]
 ProductName = Annotated[StrictStr, Field(description="Name of the product.", examples=["API calls"])]
+ProvisionedAmount = Annotated[
+    ExactDecimal, Field(description="Provisioned quantity, in units.", examples=[Decimal(10000)])
+]
+ConsumedAmount = Annotated[
+    ExactDecimal, Field(description="Consumed quantity, in units.", examples=[Decimal(8125)])
+]
+UsagePercentage = Annotated[
+    ExactDecimal,
+    Field(description="Consumed quantity, in percent of the provisioned.", examples=[Decimal("81.25")]),
+]
+HasAccess = Annotated[
+    StrictBool, Field(description="Whether the customer still has access to the product.", examples=[True])
+]
+RemainingAmount = Annotated[
+    ExactDecimal, Field(description="Remaining quantity, in units.", examples=[Decimal(1875)])
+]
 ExceededAmount = Annotated[
     ExactDecimal, Field(description="Usage beyond the commitment, in units.", examples=[Decimal(0)])
 ]
@@ -175,28 +190,3 @@ BillingStatusWord: TypeAlias = Annotated[
     ListedWords(BillingStatus),
 ]
 CreditKindWord: TypeAlias = Annotated[CreditKind | Literal["Monetary", "Unit"], ListedWords(CreditKind)]
-
-
-class ProductConsumptionSnapshot(WireModel):
-    """How much of a product a customer had used at one moment.
-
-    Source: spec, "Events", CommitmentCrossed; "Resources and their fields", Product consumption.
-    """
-
-    product_id: ProductId
-    product_name: ProductName
-    provisioned_amount: ExactDecimal = Field(
-        description="Provisioned quantity, in units.", examples=[Decimal(10000)]
-    )
-    consumed_amount: ExactDecimal = Field(
-        description="Consumed quantity, in units.", examples=[Decimal(8125)]
-    )
-    usage_percentage: ExactDecimal = Field(
-        description="Consumed quantity, in percent of the provisioned.", examples=[Decimal("81.25")]
-    )
-    has_access: StrictBool = Field(
-        description="Whether the customer still has access to the product.", examples=[True]
-    )
-    remaining_amount: ExactDecimal = Field(
-        description="Remaining quantity, in units.", examples=[Decimal(1875)]
-    )

@@ -12,7 +12,7 @@ from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from billhook.callables import signature_of
+from billhook.basics.callables import signature_of
 from billhook.errors import HandlerSignature
 from billhook.handlers.handler import Delivery
 

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from billhook.concurrency import reset_in_child, threads_are_greenlets
+from billhook.basics.concurrency import reset_in_child, threads_are_greenlets
 
 if TYPE_CHECKING:
     import asyncio

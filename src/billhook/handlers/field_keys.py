@@ -1,4 +1,4 @@
-"""Keys made of event fields: the order key of a run, and the digest that recognises duplicates.
+"""Keys made of event fields: the order key of a run, what says how new it is, and the digest of duplicates.
 
 Equal values give equal keys in any spelling: 10.0 and 10.00, or one time in two zones.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -34,6 +34,48 @@ def content_digest(source: str, event: BaseModel, fields: Iterable[str]) -> str:
     """Return the SHA-256, in hex, of the values of these fields of an event; None counts as a value."""
     # Include the type: two types can have the same fields and values and mean different things.
     return _sha256(_text([source, type(event).__name__, {name: getattr(event, name) for name in fields}]))
+
+
+def newest_key(value: object) -> str:
+    """Return a text that sorts as a date, a number or a text does; empty for a value that is missing.
+
+    In hexadecimal, which every collation of a database sorts alike. Of values of two kinds the order says
+    nothing. Raises TypeError for any other kind of value.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, datetime):
+        text = "d" + in_utc(value).isoformat(timespec="microseconds")
+    elif isinstance(value, date):
+        text = f"d{value.isoformat()}"
+    elif isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        number = Decimal(str(value))
+        text = f"n{_sortable(number)}" if number.is_finite() else ""
+    elif isinstance(value, str):
+        text = f"t{value}"
+    elif value is None:
+        text = ""
+    else:
+        kind = type(value).__name__
+        raise TypeError(f"newest_by is a {kind}: a date, a number or a text says what is newer")
+    return text.encode("utf-8", "surrogatepass")[: LONGEST + 1].hex()
+
+
+def _sortable(number: Decimal) -> str:
+    """Return a finite number as a text: sign, power of ten and digits; those of a negative one reversed."""
+    digits = "".join(map(str, number.as_tuple().digits)).strip("0")
+    if not digits:
+        return "1"
+    # The power of the first digit; a Decimal has at most 10**18.
+    power = f"{number.adjusted() + _MOST_POWER:020d}"
+    if number > 0:
+        return f"2{power}{digits}"
+    # The further from 0, the smaller: with the end mark -1.2 sorts above -1.23.
+    return "0" + (power + digits).translate(_REVERSED) + "~"
+
+
+_MOST_POWER = 10**19
+_REVERSED = str.maketrans("0123456789", "9876543210")
 
 
 def _sha256(text: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import NamedTuple
 
-from billhook.printable import without_ids
+from billhook.basics.printable import without_ids
 
 FRAMES = 3
 """Of the user's own frames the innermost count: outer ones differ by who called a function."""

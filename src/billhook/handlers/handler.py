@@ -11,20 +11,24 @@ import json
 import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from functools import cached_property
 from inspect import iscoroutinefunction
-from types import TracebackType
+from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from billhook import failpoints
-from billhook.callables import function_name, signature_of
-from billhook.errors import ConfigError, Discard, DuplicateHandlerName, HandlerSignature, Retry
+from blinker import Signal
+
+from billhook.basics import failpoints
+from billhook.basics.callables import function_name, signature_of
+from billhook.basics.concurrency import end_forked_child
+from billhook.basics.printable import exception_text
+from billhook.errors import ConfigError, Discard, DuplicateHandlerName, HandlerSignature, ModelFailed, Retry
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
 from billhook.handlers.event_loop import EVENT_LOOPS
-from billhook.handlers.field_keys import content_digest, order_key
+from billhook.handlers.field_keys import content_digest, newest_key, order_key
 from billhook.handlers.grouping import FailureGroup, group_of
 from billhook.handlers.options import Options
 from billhook.signals import event_signal
@@ -209,6 +213,22 @@ class Handler(Options):
         """Return the order key of its run for an event; None if its runs are not ordered."""
         return None if self.ordered_by is None else order_key(source, getattr(event, self.ordered_by))
 
+    def newest_key(self, event: Event | UnknownEvent) -> str | None:
+        """Return what says how new an event is, sortable; None if the order of arrival does.
+
+        Raises ModelFailed for what a function of the user's raises, and TypeError for other kinds of values.
+        """
+        by = self.newest_by
+        if by is None:
+            return None
+        if not callable(by):
+            return newest_key(getattr(event, by))
+        try:
+            return newest_key(by(event))
+        except Exception as error:
+            text = f"newest_by of the handler {self.name} raised {exception_text(error)}"
+            raise ModelFailed(text) from error
+
     def content_digest(self, source: str, event: Event | UnknownEvent) -> str | None:
         """Return the digest of the event's identity fields; None if it recognises no duplicates."""
         return content_digest(source, event, self.identity) if self.identity else None
@@ -228,7 +248,7 @@ class ConnectedHandlers:
         model = EVENT_TYPES.get(event_type)
         signal = event_signal(model.signal_name if model else UnknownEvent.signal_name)
         found: dict[str, Handler] = {}
-        for receiver in signal.receivers_for(self._sender):
+        for receiver in in_order_of_connection(signal, self._sender):
             handler = receiver if isinstance(receiver, Handler) else Handler(receiver, plain=True)
             # Refuse equal names rather than number them: a stored run has only the name, and must not reach
             # the wrong function.
@@ -268,6 +288,25 @@ class ConnectedHandlers:
         """Raise DuplicateHandlerName if two handlers of one event type have the same name."""
         for event_type in (*EVENT_TYPES, UnknownEvent.signal_name):
             self.by_name(event_type)
+
+
+def in_order_of_connection(signal: Signal, sender: object) -> list[Callable[..., Any]]:
+    """Return the receivers of a sender in the order in which they were connected.
+
+    Blinker gives them in the order of a set of their addresses, which is another in each process.
+    """
+    receivers = list(signal.receivers_for(sender))
+    if len(receivers) > 1:
+        places = {key: place for place, key in enumerate(signal.receivers)}
+        receivers.sort(key=lambda receiver: places.get(_blinker_key(receiver), len(places)))
+    return receivers
+
+
+def _blinker_key(receiver: Callable[..., Any]) -> object:
+    """Return the key of a receiver in `Signal.receivers`: a bound method is made anew at each access."""
+    if isinstance(receiver, MethodType):
+        return id(receiver.__func__), id(receiver.__self__)
+    return id(receiver)
 
 
 def connect(registered: Iterable[tuple[tuple[str, ...], Handler]], sender: object) -> None:
@@ -380,27 +419,15 @@ def call(
                     failure = HandlerFailure.from_exception(error)
             except BaseException:
                 if os.getpid() != pid:
-                    _end_forked_child(code=1)
+                    end_forked_child("a handler", code=1)
                 raise
             if os.getpid() != pid:
-                _end_forked_child(code=0)
+                end_forked_child("a handler", code=0)
     except BaseException as exception:  # noqa: BLE001 - see above
         return HandlerFailure.from_exception(exception)
     if failpoints.ARMED:
         failpoints.reach("after_call")
     return failure
-
-
-def _end_forked_child(code: int) -> None:
-    """End a child process that the handler forked, as soon as it leaves the handler.
-
-    Such a child has copies of this process's sockets, locks and claims, and only one of its threads: it would
-    settle a run that its parent settles too, and keep a port open while it lives.
-    """
-    with suppress(OSError):  # not by logging: a thread that does not exist here may hold its lock
-        os.write(2, b"billhook: a child that a handler forked returned from it, and was ended\n")
-    # Not sys.exit: the child would unwind into this process's worker loop, and go on as a worker.
-    os._exit(code)
 
 
 def _storable(text: str) -> str:

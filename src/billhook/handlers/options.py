@@ -9,13 +9,16 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar
+from types import UnionType
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Union, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic.alias_generators import to_snake
 
+from billhook.basics.type_names import READING, is_reading
 from billhook.clock import format_duration
 from billhook.errors import ConfigError
 from billhook.events import Event
@@ -53,6 +56,7 @@ class EventHandlerOptions(HandlerOptions, total=False):
 
     ordered_by: str | None
     newest_only: bool
+    newest_by: str | Callable[[Any], Any] | None
     identity: _Texts
     identity_window_seconds: float
 
@@ -69,6 +73,11 @@ class Rate(NamedTuple):
 
 def _name(option: str, name: Any) -> Any:
     if isinstance(name, str) and 0 < len(name) <= NAME_LENGTH and name.isprintable():
+        if is_reading(name):
+            raise ConfigError(
+                f"a handler's name is {name!r:.80}: names that begin with {READING!r} are kept for the runs "
+                "that read events of your own types; choose another"
+            )
         return name
     raise ConfigError(f"a handler's name is {name!r:.80}: give 1 to {NAME_LENGTH} printable characters")
 
@@ -119,6 +128,17 @@ def _texts(option: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         raise ConfigError(f"{option} is the text {value!r}: give a tuple, {option}=({value!r},)")
     return tuple(value)
+
+
+def _newest_by(option: str, value: Any) -> str | Callable[[Any], Any]:
+    if isinstance(value, str) or callable(value):
+        return value  # type: ignore[no-any-return]
+    raise ConfigError(f"{option} is {value!r:.80}: give the name of a field, or a function of the event")
+
+
+def function_or_field(value: str | Callable[..., Any]) -> str:
+    """Return the name of a field, or of a function without its module."""
+    return value if isinstance(value, str) else f"{getattr(value, '__qualname__', type(value).__name__)}()"
 
 
 def _window(option: str, seconds: Any) -> float:
@@ -195,6 +215,11 @@ class Options:
     newest_only: bool = _option(
         "Of several that wait with the same value in `ordered_by`, only the newest is handled.",
         lambda _, value: bool(value), "ordered by", lambda _: "newest only", for_types=True, default=False)
+    newest_by: str | Callable[[Any], Any] | None = _option(
+        "What says which is the newest, with `newest_only`: a field of all the event types, or a function of "
+        "the event, that is a date, a number or a text; default the order of arrival.",
+        _newest_by, "ordered by", lambda value: f"newest by {function_or_field(value)}", for_types=True,
+        of_fields=True)
     identity: tuple[str, ...] = _option(
         "The fields by which content duplicates are recognised: a delivery with the same values as an "
         "earlier one is discarded without a call.",
@@ -251,10 +276,32 @@ def parse_options(
         parsed[name] = value = OPTIONS[name].parse(name, given)
         if OPTIONS[name].of_fields:
             for each in value if isinstance(value, tuple) else (value,):
-                _check_field(name, each, event_types)
-    if parsed.get("newest_only") and parsed.get("ordered_by") is None:
-        raise ConfigError("newest_only needs ordered_by, the field by which one delivery replaces another")
+                if not callable(each):
+                    _check_field(name, each, event_types)
+    _check_newest(parsed, event_types)
     return parsed
+
+
+def _check_newest(parsed: Mapping[str, Any], event_types: Iterable[type[Event]]) -> None:
+    """Refuse options of which one lacks another, and a field that cannot say what is newer."""
+    newest_only, field = parsed.get("newest_only"), parsed.get("newest_by")
+    if newest_only and parsed.get("ordered_by") is None:
+        raise ConfigError("newest_only needs ordered_by, the field by which one delivery replaces another")
+    if field is not None and not newest_only:
+        raise ConfigError("newest_by needs newest_only=True: without it each delivery is handled")
+    if not isinstance(field, str):
+        return
+    for event_type in event_types:
+        annotation = event_type.model_fields[field].annotation
+        is_union = get_origin(annotation) in (Union, UnionType)
+        for kind in get_args(annotation) if is_union else (annotation,):
+            plain = get_origin(kind) or kind
+            is_other = isinstance(plain, type) and issubclass(plain, bool | Collection | BaseModel)
+            if is_other and not issubclass(plain, str):
+                raise ConfigError(
+                    f"newest_by names {field!r}, which is a {plain.__name__} in {event_type.type}: give a "
+                    "field that is a date, a number or a text, or a function of the event"
+                )
 
 
 def _check_field(option: str, field: object, event_types: Iterable[type[Event]]) -> None:

@@ -13,27 +13,31 @@ from sqlalchemy import Executable, UpdateBase, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from billhook import failpoints
-from billhook.concurrency import observe_crashes, reset_in_child, run_blocking
+from billhook.basics import failpoints
+from billhook.basics.concurrency import observe_crashes, reset_in_child, run_blocking
 from billhook.errors import ConfigError, MissingExtra
-from billhook.inbox import counts, due, retention, workers
-from billhook.inbox import limits as handler_limits
-from billhook.inbox.buffered_counts import BufferedCounts
-from billhook.inbox.committer import BacklogLimit, Committer
-from billhook.inbox.counts import Counted, Counts, Sum
-from billhook.inbox.crashes import crash_key
-from billhook.inbox.database import Database, Waker
-from billhook.inbox.due import NextTimes, PendingDelivery
-from billhook.inbox.ingest import ingest
-from billhook.inbox.probe import Probe, StartupCheck
-from billhook.inbox.records import HandlerLimits, Lease, PausedHandler, StoredDelivery, WorkerRecord
-from billhook.inbox.retention import Cutoffs, PruneResult
-from billhook.inbox.revision import any_schema, found_revision, upgradable_revision, upgrade_schema
-from billhook.inbox.schema import version
+from billhook.inbox.counting import compaction, counts, retention
+from billhook.inbox.counting.counts import Counted, Counts, Sum
+from billhook.inbox.counting.crashes import crash_key
+from billhook.inbox.counting.retention import Cutoffs, PruneResult
+from billhook.inbox.counting.unconsumed import unconsumed_key
+from billhook.inbox.running import due, handler_lists, workers
+from billhook.inbox.running import limits as handler_limits
+from billhook.inbox.running.due import NextTimes, PendingDelivery
+from billhook.inbox.running.former_names import record_former_names
+from billhook.inbox.running.handler_lists import EVERY_TYPE, HandlerList, LiveList, TypeFilter
+from billhook.inbox.running.transaction import NO_LIMITS, InboxTransaction, count_skipped, every_name
+from billhook.inbox.running.unread import NEVER, RoundRobin, Unread, read_one, read_unread
 from billhook.inbox.sqlite import SqliteDatabase
-from billhook.inbox.states import DeliveryState
-from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
-from billhook.inbox.unread import RoundRobin, read_one, read_unread
+from billhook.inbox.storing.buffered_counts import BufferedCounts
+from billhook.inbox.storing.committer import BacklogLimit, Committer
+from billhook.inbox.storing.ingest import ingest
+from billhook.inbox.storing.probe import Probe, StartupCheck
+from billhook.inbox.tables.database import Database, Waker
+from billhook.inbox.tables.records import HandlerLimits, Lease, PausedHandler, StoredDelivery, WorkerRecord
+from billhook.inbox.tables.revision import any_schema, found_revision, upgradable_revision, upgrade_schema
+from billhook.inbox.tables.schema import version
+from billhook.inbox.tables.states import DeliveryState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -130,7 +134,7 @@ class Inbox:
         only: Collection[Counted] = tuple(Counted),
         by_minute: bool = False,
     ) -> Counts:
-        """Return what happened by these labels; see billhook.inbox.counts.read_counts."""
+        """Return what happened by these labels; see billhook.inbox.counting.counts.read_counts."""
         which = (self.known_types, labels, since, only)
         with self.database.read() as connection:
             return counts.read_counts(connection, *which, by_minute=by_minute)
@@ -179,16 +183,30 @@ class Inbox:
 
     def start(self) -> None:
         """Start the thread that commits, now rather than at the first `put`. Raises OutOfResources."""
+        self._committer.reopen()
+        self._counts.reopen()
         self._committer.start()
 
     def _count_unfinished(self, limit: int) -> int:
         with self.database.read(storing=True) as connection:
             return due.count_unfinished(connection, limit)
 
-    def received(self, limit: int, turns: RoundRobin | None = None) -> list[StoredDelivery]:
-        """Return deliveries that no engine has read yet: the oldest, or of each type in turn."""
+    def received(
+        self, limit: int, turns: RoundRobin | None = None, types: TypeFilter = EVERY_TYPE
+    ) -> list[StoredDelivery]:
+        """Return deliveries that no engine has read yet: the oldest, or of each of these types in turn."""
         with self.database.read() as connection:
-            return read_unread(connection, limit, turns)
+            return read_unread(connection, limit, turns, types).deliveries
+
+    def live_lists(self, now: datetime) -> list[LiveList]:
+        """Return the lists of handlers of live processes, the newest first."""
+        with self.database.read(checked=False) as connection:
+            return handler_lists.read_live_lists(connection, now)
+
+    def waits_since(self, types: TypeFilter) -> datetime | None:
+        """Return when the oldest unread delivery came that is of none of these types; None without one."""
+        with self.database.read(checked=False) as connection:
+            return handler_lists.waits_since(connection, types)
 
     def poll(
         self,
@@ -196,20 +214,24 @@ class Inbox:
         limits: Mapping[str, HandlerLimits] = NO_LIMITS,
         only: int | None = None,
         turns: RoundRobin | None = None,
-    ) -> tuple[list[StoredDelivery], NextTimes]:
-        """Return what an engine has to do: unread deliveries, and when the next runs are due.
+        *,
+        types: TypeFilter = EVERY_TYPE,
+        alive_since: datetime = NEVER,
+    ) -> tuple[Unread, NextTimes]:
+        """Return what an engine has to do: unread deliveries of these types, and when runs are due.
 
-        Of one delivery if `only` names it. That one has no runs while it is unread. `limits` are those of
-        handlers, by the names that their runs are stored under. The engine's transaction checks the schema.
+        Of one delivery, of any type, if `only` names it. It has no runs while it is unread. `limits` are
+        those of handlers, by the names that their runs are stored under. Processes that were seen since
+        `alive_since` are alive. The engine's transaction checks the schema.
         """
         with self.database.read(checked=False) as connection:
             if only is None:
-                new_deliveries = read_unread(connection, limit, turns)
+                unread = read_unread(connection, limit, turns, types, alive_since)
             else:
-                new_deliveries = read_one(connection, only)
-                if new_deliveries:
-                    return new_deliveries, due.NOTHING_DUE
-            return new_deliveries, due.next_times(connection, limits, only)
+                unread = read_one(connection, only, alive_since)
+                if unread.deliveries:
+                    return unread, due.NOTHING_DUE
+            return unread, due.next_times(connection, limits, only)
 
     def next_times(self, limits: Mapping[str, HandlerLimits]) -> NextTimes:
         """Return when the next runs are due of handlers with these limits."""
@@ -217,13 +239,27 @@ class Inbox:
             return due.next_times(connection, limits)
 
     def pending(
-        self, limits: Mapping[str, HandlerLimits], *, received_before: datetime, now: datetime, limit: int
+        self,
+        limits: Mapping[str, HandlerLimits],
+        *,
+        received_before: datetime,
+        now: datetime,
+        limit: int,
+        types: TypeFilter = EVERY_TYPE,
+        which: Callable[[str], bool] = every_name,
     ) -> tuple[list[PendingDelivery], NextTimes]:
-        """Return deliveries that should be in progress, and when further ones should be."""
+        """Return deliveries that should be in progress, and when further ones should be.
+
+        Of these types where they are unread, and with runs under names that `which` says.
+        """
         with self.database.read() as connection:
-            times = due.next_times(connection, limits)
+            times = due.next_times(connection, limits).of(which)
             deliveries = due.pending(
-                connection, limits, times, received_before=received_before, now=now, limit=limit
+                *(connection, limits, times),
+                received_before=received_before,
+                now=now,
+                limit=limit,
+                types=types,
             )
             return deliveries, times
 
@@ -240,7 +276,7 @@ class Inbox:
             release_id = self._release_id
             if now is not None:
                 release_id = workers.release_number(connection, self._release, now)
-            transaction = InboxTransaction(connection, owner, limits, self.held, release_id)
+            transaction = InboxTransaction(connection, owner, limits, self.held, release_id, self.known_types)
             yield transaction
             transaction.finish()
             if failpoints.ARMED:  # tests kill the process here, and below
@@ -284,7 +320,7 @@ class Inbox:
     def compact_counts(self, now: datetime) -> int:
         """Merge some of the old counts; returns how many rows, 0 when there is nothing left to do."""
         with self.database.write() as connection:
-            return counts.compact(connection, now)
+            return compaction.compact(connection, now)
 
     def advance_watermark(self, now: datetime) -> bool:
         """Move the watermark of counts to some seconds ago; True if there is more.
@@ -314,6 +350,10 @@ class Inbox:
         now = self.database.clock.now()
         self._counts.put(crash_key(thread, error, now), Sum(1, 0.0, now))
 
+    def note_unconsumed(self, queue: str, now: datetime) -> None:
+        """Note that no worker consumes a broker's queue; in the inbox some seconds later."""
+        self._counts.put(unconsumed_key(queue, now), Sum(1, 0.0, now))
+
     def _write_counts(self, buffered: Counts) -> None:
         with self.database.write(storing=True) as connection:
             buffered.write(connection)
@@ -330,23 +370,47 @@ class Inbox:
         self.waker.wake()
         return resumed
 
-    def paused_handlers(self) -> list[PausedHandler]:
-        """Return the handlers whose runs wait for `resume_handler`, by name."""
+    def paused_handlers(self, name: str | None = None) -> list[PausedHandler]:
+        """Return the handlers whose runs wait for `resume_handler`; only this one, by any of its names."""
         with self.database.read() as connection:
-            return handler_limits.find_paused(connection)
+            return handler_limits.find_paused(connection, name)
 
-    def record_worker(self, seen: WorkerRecord, now: datetime) -> None:
-        """Record that a worker of this inbox is alive, and delete the rows of those not seen for long.
+    def record_worker(
+        self,
+        seen: WorkerRecord,
+        now: datetime,
+        own_list: HandlerList | None = None,
+        *,
+        read_at: datetime | None = None,
+    ) -> int | None:
+        """Record that a process is alive with its list of handlers; return the number of the list.
 
-        What is due later than any wait may take is made due: the clock was ahead when that was written.
+        `read_at`: when it last read what it plans, since it was recorded last. Deletes the rows of those not
+        seen for long. What is due later than any wait may take is made due: the clock was ahead then.
         """
         with self.database.write() as connection:
             # Looked up each time: the file may have been replaced.
             release_id = workers.release_number(connection, self._release, now)
-            workers.record_worker(connection, seen, release_id, now)
-            names = due.next_times(connection, NO_LIMITS).due
-            due.reset_far_due_times(connection, names, now)
+            list_id = None if own_list is None else handler_lists.list_number(connection, own_list, now)
+            workers.record_worker(connection, seen, release_id, list_id, now)
+            if read_at is not None and list_id is not None:
+                handler_lists.note_planned(connection, list_id, read_at)
+            due.reset_far_due_times(connection, due.next_times(connection, NO_LIMITS).due, now)
         self._release_id = release_id
+        record_former_names(self.database, own_list, list_id, now)
+        return list_id
+
+    def record_list(self, own_list: HandlerList, now: datetime) -> int:
+        """Record a list of handlers whose processes another one records as alive; return its number."""
+        with self.database.write() as connection:
+            number = handler_lists.list_number(connection, own_list, now)
+        record_former_names(self.database, own_list, number, now)
+        return number
+
+    def record_stopping(self, owner: str) -> None:
+        """Record that a process was asked to stop: others plan what its list of handlers decided."""
+        with self.database.write() as connection:
+            workers.record_stopping(connection, owner)
 
     def record_stop(self, owner: str) -> None:
         """Record that a worker stopped in order."""

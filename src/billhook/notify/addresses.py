@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
+from billhook.basics.file_modes import read_secret_file
+from billhook.basics.printable import first_line, printable
 from billhook.errors import ConfigError, MissingExtra
-from billhook.file_modes import check_secret_file
-from billhook.printable import first_line, printable
 
 KEY = "BILLHOOK_NOTIFY_FILE"
 _LOGGERS = ("apprise", "requests", "urllib3.connectionpool")
@@ -26,6 +25,8 @@ _WHOLE_WORDS_BELOW = 4
 """A shorter part is masked as a whole word alone, or it would mask pieces of ordinary words."""
 _NO_MENTION = "@\N{ZERO WIDTH SPACE}"
 """A chat must not call everyone because a name in a message says so."""
+_MAKES_ANEW = ("_register", "_room_create")
+"""Methods of apprise's Matrix: it asks for an account where a login is refused, and makes a missing room."""
 _warnings: ContextVar[list[str] | None] = ContextVar("_warnings", default=None)
 """What the addresses of this context have logged: apprise may send from a thread with a copy of it."""
 
@@ -40,13 +41,17 @@ class NotifyAddress:
         self._url = url
         apprise = _apprise()
         self._type, self._text = apprise.NotifyType, apprise.NotifyFormat.TEXT
-        with _quiet():
+        with _quiet() as logged:
             plugin = apprise.Apprise.instantiate(url)
         if plugin is None:
             raise ConfigError(
-                f"{KEY}, line {number}, is no address that apprise knows: write one for each line, such as "
-                "mailto://USER:PASSWORD@example.com or slack://TOKEN/#channel"
+                f"{KEY}, line {number}, is no address that apprise knows{self._why_not(logged)}: write "
+                "one for each line, such as mailto://USER:PASSWORD@example.com or slack://TOKEN/#channel"
             )
+        # The password of a login that was refused is for no new account, and a message for no new room.
+        for makes_anew in _MAKES_ANEW:
+            if hasattr(plugin, makes_anew):
+                setattr(plugin, makes_anew, lambda *_, **__: None)
         # A redirect would turn the message into a GET of another page, which may answer 200, and give it the
         # address's headers.
         plugin.redirects = False
@@ -65,6 +70,13 @@ class NotifyAddress:
             except Exception as error:  # noqa: BLE001 - plugins raise anything
                 return self._masked(f"{type(error).__name__}: {error}")
         return None if sent else self._masked(logged[-1] if logged else "the service gave no reason")
+
+    def _why_not(self, logged: list[str]) -> str:
+        """Return what apprise said of the address, without its parts; nothing if it has no scheme."""
+        if "://" not in self._url or not logged:
+            return ""
+        said = self._masked(logged[0].partition(f"{self.name}://")[0]).strip(" .:")
+        return f" ({said})"
 
     def _masked(self, text: str) -> str:
         # Before the text is cut: the beginning of a credential is one too.
@@ -100,12 +112,7 @@ def read_addresses(path: str) -> tuple[list[NotifyAddress], list[ConfigError]]:
     Empty lines and those with # in front are left out. Raises ConfigError for the file, and MissingExtra. No
     error repeats an address.
     """
-    check_secret_file(KEY, path)
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{KEY} {path} cannot be read: {reason}") from None
+    lines = read_secret_file(KEY, path).splitlines()
     _apprise()
     found: list[NotifyAddress] = []
     errors: list[ConfigError] = []

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from billhook.inbox.conditions import Severity, condition_of
-from billhook.inbox.issues import Issue
-from billhook.inbox.occurrences import OF_STATE, IssueKind
-from billhook.printable import first_line, printable
-from billhook.program import program
-from billhook.type_names import shown_type
+from billhook.basics.printable import first_line, printable
+from billhook.basics.type_names import shown_type
+from billhook.errors.program import program
+from billhook.inbox.watching.issues import Issue
+from billhook.inbox.watching.judgement import Severity, condition_of
+from billhook.inbox.watching.occurrences import OF_STATE, IssueKind
 
 MOST_PER_HOUR = 10
 """The last of these in an hour is a summary of all that is left."""

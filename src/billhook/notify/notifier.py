@@ -18,10 +18,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from billhook.concurrency import reset_in_child, unique_process_name
+from billhook.basics.concurrency import reset_in_child, unique_process_name
+from billhook.basics.process_identity import own_process
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox
-from billhook.inbox.notifications import (
+from billhook.inbox.watching.notifications import (
     AddressState,
     Due,
     key_of,
@@ -51,7 +52,7 @@ class Notifier:
         reset_in_child(self._reset)
 
     def _reset(self) -> None:
-        self._owner = unique_process_name()
+        self._owner = f"{unique_process_name()} {own_process()}"
         self._unrecorded: defaultdict[int, list[frozenset[str]]] = defaultdict(list)
         """By the number of an address, what it took while the inbox could not be written."""
 
@@ -69,7 +70,10 @@ class Notifier:
         if not self._is_needed(due) or not take_lease(self._inbox, self._owner, self._now()):
             return 0
         due = read_due(self._inbox)  # again: another process may have sent it meanwhile
-        return sum(self._send_to(address, due) for address in self.addresses)
+        taken = sum(self._send_to(address, due) for address in self.addresses)
+        if not any(self._unrecorded.values()):
+            self.stop()  # at once: this process may die, and the next one would wait for the end of the lease
+        return taken
 
     def _is_needed(self, due: Due) -> bool:
         if any(self._unrecorded.values()):

@@ -20,13 +20,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from billhook.basics.printable import first_line
 from billhook.errors import Draining, InboxUnavailable, OutOfResources, SchemaMismatch
-from billhook.inbox.notifications import AddressState
+from billhook.errors.program import program
+from billhook.inbox.watching.notifications import AddressState
 from billhook.logs import fields
 from billhook.notify.addresses import NotifyAddress
 from billhook.notify.messages import Writer
-from billhook.printable import first_line
-from billhook.program import program
 
 logger = logging.getLogger("billhook.notify")
 

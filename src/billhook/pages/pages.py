@@ -19,9 +19,9 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, Stric
 from werkzeug.exceptions import HTTPException, NotFound
 
 from billhook import clock
+from billhook.basics.printable import printable
 from billhook.logs import LimitedLog
 from billhook.pages import text
-from billhook.printable import printable
 
 logger = logging.getLogger("billhook.pages")
 
@@ -242,7 +242,12 @@ class Pages:
         if not visitor.may_act:
             return "You may look at these pages, and change nothing."
         if not is_from_own_pages(request):
-            return "The form was not sent from a page of this site, as its Origin header tells."
+            origin = printable(request.headers.get("Origin") or "none")
+            return (
+                f"The form was not sent from a page of this site: its Origin is {origin}, and the request's "
+                f"Host is {printable(request.host)}. If both are this site, a proxy in front changes the "
+                "Host: nginx needs proxy_set_header Host $http_host."
+            )
         token, nonce = request.form.get("csrf_token", ""), request.cookies.get(self._cookie, "")
         try:
             found = self._signer("csrf").loads(token, max_age=TOKEN_SECONDS)

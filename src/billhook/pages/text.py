@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from billhook.basics.printable import printable
 from billhook.clock import format_ago, format_time
-from billhook.printable import printable
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer

@@ -19,7 +19,7 @@ from typing import Any
 from a2wsgi import WSGIMiddleware
 from flask import Flask
 
-from billhook.concurrency import is_shortage, start_thread
+from billhook.basics.concurrency import is_shortage, start_thread
 from billhook.errors import (
     BodyIncomplete,
     BodyTooLarge,

@@ -16,6 +16,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Self
 
+from billhook.basics.printable import printable
 from billhook.clock import Clock
 from billhook.errors import (
     BodyIncomplete,
@@ -28,7 +29,6 @@ from billhook.errors import (
 )
 from billhook.inbox import OTHER_TYPES, Counted, NewDelivery, PutStatus, Receipt
 from billhook.logs import LimitedLog, fields
-from billhook.printable import printable
 from billhook.receiver.responses import ACCEPTED, DUPLICATE, WebhookResponse, error_response
 from billhook.signals import (
     delivery_accepted,

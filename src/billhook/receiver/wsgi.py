@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from flask import Request, Response, request
 
-from billhook.concurrency import reset_in_child, start_thread
+from billhook.basics.concurrency import reset_in_child, start_thread
 from billhook.errors import (
     BodyIncomplete,
     BodyTooLarge,
@@ -251,7 +251,7 @@ def _read_exactly(stream: Any, wanted: int) -> bytes:
             break
         pieces.append(piece)
         missing -= len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return b"".join(pieces)  # the same object, if it came in one piece
 
 
 @dataclass(slots=True, eq=False)

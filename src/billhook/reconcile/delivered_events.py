@@ -28,8 +28,8 @@ from billhook.events import (
 from billhook.events.type_field import read_type
 from billhook.fields import strict_json
 from billhook.inbox import DeliveryState, Inbox
-from billhook.inbox.deliveries import details
-from billhook.inbox.searches import ReadBody, read_bodies
+from billhook.inbox.reading.deliveries import details
+from billhook.inbox.reading.searches import ReadBody, read_bodies
 
 PROVING_TYPES: dict[str, tuple[str, ...]] = {
     InvoiceApproved.type: ("invoiceId",),

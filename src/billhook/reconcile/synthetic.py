@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from billhook.events import Event, InvoicePaymentStatusChanged
 from billhook.inbox import Inbox, NewDelivery, PutStatus
-from billhook.inbox.ingest import ingest
+from billhook.inbox.storing.ingest import ingest
 from billhook.resources import BillingStatus, Contract, Customer, Invoice
 from billhook.signing.source import RECONCILE_SOURCE
 

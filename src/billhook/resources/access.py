@@ -13,7 +13,7 @@ from billhook.fields.model import optional
 from billhook.fields.types import ExactDecimal
 from billhook.resources.base import WRITE_ONLY, Resource
 
-_WITH_THRESHOLD = (
+WITH_THRESHOLD = (
     "CommitmentUsageCrossed",
     "CurrencyCommitmentUsageCrossed",
     "CreditPoolThresholdCrossed",
@@ -68,7 +68,7 @@ class WebhookSubscription(Resource):
         description="URL that receives the events.", examples=["https://shop.example/webhooks/billing"]
     )
     event_type: StrictStr = Field(
-        description="Event type, as in X-Webhook-Type.", examples=[_WITH_THRESHOLD[0]]
+        description="Event type, as in X-Webhook-Type.", examples=[WITH_THRESHOLD[0]]
     )
     threshold: ExactDecimal | None = optional(
         "Threshold from which events are sent, in percent.", Decimal(80)
@@ -81,9 +81,9 @@ class WebhookSubscription(Resource):
     def _threshold_applies(self) -> WebhookSubscription:
         values = {"threshold": self.threshold, "recurringThreshold": self.recurring_threshold}
         given = [name for name, value in values.items() if value is not None]
-        if given and self.event_type not in _WITH_THRESHOLD:
+        if given and self.event_type not in WITH_THRESHOLD:
             raise FieldConflict(
-                f"threshold and recurringThreshold apply to {', '.join(_WITH_THRESHOLD)} only: "
+                f"threshold and recurringThreshold apply to {', '.join(WITH_THRESHOLD)} only: "
                 f"leave {' and '.join(given)} out for {self.event_type}",
                 *given,
             )

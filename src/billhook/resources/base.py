@@ -212,7 +212,9 @@ class PageQuery(Resource):
     limit: Annotated[ExactDecimal | None, BeforeValidator(_read_text)] = optional(
         "Maximum number of items on the page.", 100
     )
-    cursor: StrictStr | None = optional("Cursor of the page: nextCursor of the previous one.")
+    cursor: StrictStr | None = optional(
+        "Cursor of the page: nextCursor of the previous one; empty for the first."
+    )
 
     def to_query(self) -> dict[str, str]:
         """Return the parameters by the wire's names, as text; without those not given, or None."""

@@ -46,6 +46,10 @@ class CreditGrant(Resource):
     external_integrations: MaybeListOf[ProductIntegration] = optional("Counterparts at other providers.")
 
 
+TOP_UP_NEEDS = ("name", "creditProductId", "balanceKind", "grantAmount", "schedule")
+"""The fields of the grant that a top-up needs."""
+
+
 class CreditTopUp(Resource):
     """The request of POST /credits/top-up: an invoice for credits, granted when it is approved.
 
@@ -57,18 +61,11 @@ class CreditTopUp(Resource):
 
     @model_validator(mode="after")
     def _grant_is_whole(self) -> CreditTopUp:
-        grant = self.credit_grant
-        needed = {
-            "name": grant.name,
-            "creditProductId": grant.credit_product_id,
-            "balanceKind": grant.balance_kind,
-            "grantAmount": grant.grant_amount,
-            "schedule": grant.schedule,
-        }
-        missing = [name for name, value in needed.items() if value is None]
+        given = self.credit_grant.model_dump(by_alias=True)
+        missing = [name for name in TOP_UP_NEEDS if given[name] is None]
         if missing:
             raise FieldMissing(
-                f"the grant needs {', '.join(needed)}: give {', '.join(missing)}",
+                f"the grant needs {', '.join(TOP_UP_NEEDS)}: give {', '.join(missing)}",
                 *(f"creditGrant.{name}" for name in missing),
             )
         return self

@@ -13,12 +13,18 @@ from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
 from billhook.fields.model import optional
 from billhook.fields.types import (
+    ConsumedAmount,
     ExceededAmount,
+    HasAccess,
     JsonValue,
     ListOf,
     MaybeListOf,
     OpenEnum,
-    ProductConsumptionSnapshot,
+    ProductId,
+    ProductName,
+    ProvisionedAmount,
+    RemainingAmount,
+    UsagePercentage,
 )
 from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, ReadNumber, Resource, StoredResource
 
@@ -132,12 +138,19 @@ class CustomFieldPage(CountedPage):
     custom_fields: ListOf[CustomField] = Field(description="Definitions of this page.")
 
 
-class ProductConsumption(ProductConsumptionSnapshot, Resource):
+class ProductConsumption(Resource):
     """How much of a product a customer has used.
 
     Source: spec, "Resources and their fields", Product consumption.
     """
 
+    product_id: ProductId
+    product_name: ProductName
+    provisioned_amount: ProvisionedAmount
+    consumed_amount: ConsumedAmount
+    usage_percentage: UsagePercentage
+    has_access: HasAccess
+    remaining_amount: RemainingAmount
     exceeded_amount: ExceededAmount
 
 

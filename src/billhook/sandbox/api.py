@@ -13,24 +13,18 @@ from billhook import resources as r
 from billhook.events import PingTest
 from billhook.fields import strict_json
 from billhook.fields.strict_json import datetime_text
-from billhook.sandbox.billing import (
-    anonymous_customers,
-    contract_lifecycle,
-    contracts,
-    credit_pools,
-    customers,
-    ingestion,
-    invoices,
-    metered_items,
-)
-from billhook.sandbox.billing.contracts import CATALOG_PRODUCTS, PLANS
-from billhook.sandbox.billing.credit_grants import check_grant, deduct, has_expired
-from billhook.sandbox.billing.credit_pools import LedgerPageView
-from billhook.sandbox.billing.custom_fields import DEFINITIONS
-from billhook.sandbox.billing.customers import customer_views
+from billhook.sandbox.billing import anonymous_customers, contract_lifecycle, ingestion
+from billhook.sandbox.billing.contracts import contracts, customers
+from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS, PLANS
+from billhook.sandbox.billing.contracts.custom_fields import DEFINITIONS
+from billhook.sandbox.billing.contracts.customers import customer_views
+from billhook.sandbox.billing.credits import credit_pools
+from billhook.sandbox.billing.credits.credit_grants import check_grant, deduct, has_expired
+from billhook.sandbox.billing.credits.credit_pools import LedgerPageView
 from billhook.sandbox.billing.event_query import aggregate, list_events
-from billhook.sandbox.billing.invoices import InvoicePageView, InvoiceResponseView
-from billhook.sandbox.billing.meters import NOTHING, CompiledMeter
+from billhook.sandbox.billing.invoicing import invoices, metered_items
+from billhook.sandbox.billing.invoicing.invoices import InvoicePageView, InvoiceResponseView
+from billhook.sandbox.billing.usage.meters import NOTHING, CompiledMeter
 from billhook.sandbox.errors import check_choice, invalid_request, not_authenticated
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.options import MAX_LOGIN_BYTES
@@ -225,10 +219,9 @@ def update_customer(call: Call[r.CustomerUpdate]) -> r.CustomerResponse:
     """Change the fields that are given; a null clears its field."""
     stored = customers.find(call.tx, call.path["customerId"])
     # A new alias may be the name of an anonymous customer, which is merged then.
-    inactive_since = customers.inactive_since(call.tx, stored.id)
     changed = anonymous_customers.save_customer(call.tx, stored, call.request)
-    if inactive_since is not None and not customers.is_inactive(changed):
-        contract_lifecycle.bill_postponed_cycles(call.tx, changed.id, inactive_since)
+    if customers.is_inactive(stored) and not customers.is_inactive(changed):
+        contract_lifecycle.bill_postponed_cycles(call.tx, changed.id)
     return r.CustomerResponse(customer=customer_views(call.tx, [changed])[0])
 
 
@@ -410,8 +403,6 @@ CREDITS_GROUP = OperationGroup(
 @CREDITS_GROUP.operation("GET", "")
 def list_credits(call: Call[r.CreditLedgerQuery]) -> LedgerPageView:
     """List a customer's credit ledger, oldest first."""
-    # The ledger of an unknown customer would look like an empty one.
-    customers.find_named(call.tx, call.request.customer_id)
     return credit_pools.ledger_page(call.tx, call.request)
 
 

@@ -106,9 +106,13 @@ class Authenticator:
 def read_body(request: Request, *, required: bool, max_bytes: int) -> bytes:
     """Return the body; {} if there is none and none is `required`.
 
-    Refuses a body that is longer than `max_bytes` (without reading the rest of it), incomplete, or not
-    declared as JSON.
+    Refuses a body that is longer than `max_bytes` (without reading the rest of it), incomplete, compressed,
+    or not declared as JSON.
     """
+    # Parsed as it is, a compressed body would be "not JSON", which is no help to a client.
+    if request.headers.get("Content-Encoding", "").strip().lower() not in ("", "identity"):
+        text = "send the body as it is: the sandbox reads no Content-Encoding but identity"
+        raise error(415, "unsupported_content_encoding", text)
     # One byte more than allowed: Werkzeug truncates a chunked body at the limit instead of refusing it.
     request.max_content_length = max_bytes + 1
     too_long = too_large(f"the body is longer than the limit of {max_bytes} bytes")

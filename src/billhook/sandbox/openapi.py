@@ -21,7 +21,9 @@ from billhook.events import EVENT_TYPES, sample
 from billhook.events.inspection import event_summary
 from billhook.fields import strict_json
 from billhook.resources import ErrorBody
+from billhook.sandbox.links import LINKS
 from billhook.sandbox.operations import Operation, OperationGroup
+from billhook.sandbox.request_rules import body_rules, parameter_rules
 from billhook.signing import Scheme
 
 _OPENAPI_VERSION = "3.1.1"
@@ -66,6 +68,9 @@ def document(groups: tuple[OperationGroup, ...], scheme: Scheme) -> Mapping[str,
 def _document(
     groups: tuple[OperationGroup, ...], scheme: type[Scheme], headers: tuple[str, ...]
 ) -> Mapping[str, Any]:
+    ids = {
+        operation.key: _operation_id(group, operation) for group in groups for operation in group.operations
+    }
     models: set[type[BaseModel]] = {ErrorBody, *EVENT_TYPES.values()}
     paths: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for group in groups:
@@ -73,7 +78,14 @@ def _document(
             models.add(operation.gives or Nothing)
             if operation.takes is not None and operation.has_body:
                 models.add(operation.takes)
-            paths[operation.path][operation.method.lower()] = _operation(group, operation)
+            described = _operation(group, operation)
+            links = {
+                link.name: link.described(ids[link.to])
+                for link in LINKS.get(operation.key, ())
+                if link.to in ids
+            }
+            described["responses"]["200"] |= {"links": links} if links else {}
+            paths[operation.path][operation.method.lower()] = described
     about = {group.tag: group.about for group in groups if group.about}
     signature = _signature(scheme, headers)
     # As they are read, for webhooks as well: to write one, pydantic says that every field is required.
@@ -111,16 +123,24 @@ def _signature(scheme: type[Scheme], headers: Iterable[str]) -> Mapping[str, Any
     }
 
 
+def _operation_id(group: OperationGroup, operation: Operation) -> str:
+    return f"{(group.name or group.tag).replace('.', '-')}_{operation.name}"
+
+
 def _operation(group: OperationGroup, operation: Operation) -> dict[str, Any]:
     names = operation.path_names
     summary, _, description = (inspect.getdoc(operation.function) or "").partition(_PARAGRAPH)
-    errors = (*_ALWAYS, *operation.errors, *((404,) if names else ()))
+    of_body = (415,) if operation.has_body else ()
+    errors = (*_ALWAYS, *operation.errors, *of_body, *((404,) if names else ()))
     models = {200: operation.gives or Nothing, **dict.fromkeys(errors, ErrorBody)}
     described: dict[str, Any] = {
         "tags": [group.tag],
         "summary": summary,
-        "operationId": f"{(group.name or group.tag).replace('.', '-')}_{operation.name}",
-        "parameters": [_parameter(name, "path", {"type": "string", "minLength": 1}) for name in names],
+        "operationId": _operation_id(group, operation),
+        "parameters": [
+            _parameter(name, "path", {"type": "string", "minLength": 1, **parameter_rules(operation, name)})
+            for name in names
+        ],
         "responses": {
             str(status): {"description": HTTPStatus(status).phrase, "content": _content(model)}
             for status, model in models.items()
@@ -132,10 +152,19 @@ def _operation(group: OperationGroup, operation: Operation) -> dict[str, Any]:
         described["description"] = description
     takes = operation.takes
     if takes is not None and operation.has_body:
-        described["requestBody"] = {"required": operation.needs_body, "content": _content(takes)}
+        content, rules = _content(takes), body_rules(operation)
+        if rules:
+            (media,) = content.values()
+            media["schema"] = {"allOf": [media["schema"], rules]}
+        # No body is read as {}, which does not fit rules that need a field.
+        required = operation.needs_body or bool({"required", "oneOf"} & rules.keys())
+        described["requestBody"] = {"required": required, "content": content}
     elif takes is not None:
         schema = takes.model_json_schema(ref_template=_REF)
         for name, field in schema["properties"].items():
+            if rules := parameter_rules(operation, name):
+                field = {**field, **rules}
+                field.pop("default", None)  # null, which no parameter can be
             parameter = _parameter(name, "query", field, required=name in schema.get("required", ()))
             described["parameters"].append(parameter)
     return described

@@ -28,6 +28,10 @@ MAX_GROUPS = 10_000
 """Groups in the response to one aggregation."""
 MAX_TIMES = 2**31 - 1
 """The most deliveries that one fault strikes."""
+MAX_FAULT_SECONDS = 86_400
+"""The longest delay of a fault."""
+MAX_FLUSH_SECONDS = 60
+"""The longest wait of POST /_sandbox/flush."""
 DEFAULT_BODY_BYTES = 1024 * 1024
 """Limit for a body in bytes; batches of events have the specification's limit."""
 MAX_LOGIN_BYTES = 16 * 1024

@@ -20,7 +20,9 @@ from billhook.fields import strict_json
 from billhook.resources import ErrorBody
 from billhook.sandbox import api, scheduled_jobs, tokens
 from billhook.sandbox.app import Authenticator, create_app
-from billhook.sandbox.billing import contract_lifecycle, credit_grants, invoice_lifecycle, month_end
+from billhook.sandbox.billing import contract_lifecycle, month_end
+from billhook.sandbox.billing.credits import credit_grants
+from billhook.sandbox.billing.invoicing import invoice_lifecycle
 from billhook.sandbox.clock import SandboxClock
 from billhook.sandbox.control import customers, deliveries, invoices, service, subscriptions
 from billhook.sandbox.operations import Services, groups_of

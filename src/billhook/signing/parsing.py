@@ -45,6 +45,12 @@ def read_header(headers: Mapping[str, str], name: str) -> str:
     return value
 
 
+def split_list(text: str, separator: str) -> list[str]:
+    """Split the text of a list; blanks behind a separator, as are usual in headers, belong to no entry."""
+    first, *others = text.split(separator)
+    return [first, *(entry.lstrip(" \t") for entry in others)]
+
+
 def read_identifier(text: str, header: str) -> str:
     """Return `text` if it is an identifier. Raises SignatureMalformed for any other."""
     if not IDENTIFIER.fullmatch(text):

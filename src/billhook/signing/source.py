@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from billhook.callables import describe_kind
+from billhook.basics.callables import describe_kind
+from billhook.basics.type_names import ANY_TYPE_NAME, TYPE_NAME, is_path
 from billhook.errors import ConfigError, MissingSecret
-from billhook.signing.scheme import Keys, Scheme
+from billhook.signing.scheme import Keys, Scheme, Secret, Secrets
 from billhook.signing.standard_webhooks import StandardWebhooks
-from billhook.type_names import ANY_TYPE_NAME, TYPE_NAME, is_path
 
 DEFAULT_SOURCE = "default"
 RECONCILE_SOURCE = "reconcile"
@@ -30,7 +30,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 class Source:
     """A sender of deliveries, received at `<url_prefix>/<name>`.
 
-    `secrets` are listed newest first; two of them overlap while they are rotated. `tolerance_seconds`
+    `secrets` are listed newest first; two of them overlap while they are rotated. Where the sender names its
+    key, they are {key id: key}, or a list of such mappings. `tolerance_seconds`
     bounds the time of signing on both sides of now. `type_header` is the header that names the event type; by
     default the one of BILLHOOK_TYPE_HEADER. `type_field` is instead the field of the JSON body that names it:
     "type", or "event.type" for one in the object `event`; a worker reads it, not the receiver. Raises
@@ -39,12 +40,14 @@ class Source:
 
     name: str
     scheme: Scheme = field(default_factory=StandardWebhooks)
-    secrets: Sequence[str | Mapping[str, str]] = field(default=(), repr=False)
+    secrets: Secrets = field(default=(), repr=False)
     tolerance_seconds: int = 300
     type_header: str | None = None
     type_field: str | None = None
     type_names: re.Pattern[str] = field(init=False, repr=False, compare=False)
     """What counts as a type in the header."""
+    secret_list: Sequence[Secret] = field(init=False, repr=False, compare=False)
+    """The secrets, newest first, each a text or a mapping of one key id."""
     keys: Keys = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -76,15 +79,30 @@ class Source:
                 f"source {self.name!r}: {header} names no event type, it has a meaning of its own: in "
                 "type_header or BILLHOOK_TYPE_HEADER, name the header in which the sender says the type"
             )
-        if isinstance(self.secrets, str | bytes | Mapping):
-            kind = describe_kind(self.secrets)
-            raise ConfigError(f"source {self.name!r} has {kind} for secrets: give a list, secrets=[...]")
-        if not self.secrets:
+        secret_list = self._listed_secrets()
+        if not secret_list:
             raise MissingSecret(self.name)
         is_own = header.lower() != TYPE_HEADER.lower()
         object.__setattr__(self, "type_names", ANY_TYPE_NAME if is_own else TYPE_NAME)
         # Loaded once, at start: a wrong secret must not show up at the first delivery. The class is frozen.
-        object.__setattr__(self, "keys", self.scheme.load(self.secrets))
+        object.__setattr__(self, "secret_list", secret_list)
+        object.__setattr__(self, "keys", self.scheme.load(secret_list))
+
+    def _listed_secrets(self) -> list[Secret]:
+        if isinstance(self.secrets, str | bytes) or not isinstance(self.secrets, Iterable):
+            kind = describe_kind(self.secrets)
+            raise ConfigError(
+                f"source {self.name!r} has {kind} for secrets: give a list, secrets=[...], or for keys with "
+                "ids secrets={key id: key}"
+            )
+        given = [self.secrets] if isinstance(self.secrets, Mapping) else self.secrets
+        return [
+            one
+            for secret in given
+            for one in (
+                [{key_id: secret[key_id]} for key_id in secret] if isinstance(secret, Mapping) else [secret]
+            )
+        ]
 
     def _check_type_field(self) -> None:
         if not is_path(self.type_field):

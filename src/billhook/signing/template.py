@@ -49,7 +49,7 @@ class HeaderEntries:
         most = parsing.MAX_SIGNATURES + 1
         if text.count(self.separator) >= most:  # before the split, which would take memory for them all
             raise SignatureMalformed(f"{header} has more than {most} entries")
-        for entry in text.split(self.separator):
+        for entry in parsing.split_list(text, self.separator):
             name, equals, value = entry.partition("=")
             if not (name and equals):
                 raise SignatureMalformed(f"{header} is not a list of name=value entries")

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from flask import Flask
 
 from billhook import signals
+from billhook.basics.engine_kinds import ENGINES, WORKER
 from billhook.clock import FrozenClock
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event, sample
 from billhook.events.samples import refuse_misspelt
 from billhook.events.type_field import with_type
 from billhook.extension import Billhook, get_state
+from billhook.extension.state import BillhookState
 from billhook.handlers import Delivery, Handler, Handlers, Headers
 from billhook.inbox import DeliveryFilter, RunState
-from billhook.inbox.deliveries import DeliveryDetails, RunDetails, export
+from billhook.inbox.reading.deliveries import DeliveryDetails, RunDetails, export
 from billhook.posting import AppPoster, sign
 from billhook.receiver.blueprint import find_route, host_of
 from billhook.signing.source import DEFAULT_SOURCE, TYPE_HEADER, Source
-from billhook.state import BillhookState
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
@@ -71,7 +72,7 @@ def options(folder: Path | str) -> dict[str, Any]:
     >>> app.config.update(options(tmp_path))  # doctest: +SKIP
     """
     return {
-        "BILLHOOK_ENGINE": "worker",  # no process runs this engine: settle() calls the handlers
+        "BILLHOOK_ENGINE": WORKER.name,  # no process runs this engine: settle() calls the handlers
         "BILLHOOK_INBOX_URL": f"sqlite:///{Path(folder).absolute() / 'billhook-test.db'}",
         "BILLHOOK_RETRY_JITTER": 0,  # tests may rely on the moment of a retry
         "BILLHOOK_SECRETS": [SECRET],
@@ -100,7 +101,7 @@ def preparation(app: Flask) -> Preparation:
     known: Preparation | None = app.extensions.get(_EXTENSION)
     if known is None:
         state = get_state(app)
-        if state.starts_on_request or state.settings.engine == "celery":
+        if ENGINES[state.settings.engine].runs_by_itself:
             raise ConfigError(
                 f"BILLHOOK_ENGINE is {state.settings.engine!r}, whose handlers run by themselves: before "
                 "init_app(), set billhook.testing.options(folder) in the app's config or in the environment"
@@ -258,7 +259,7 @@ def deliver(
         body, event_type = with_type(body, route.source.type_field, made.type), ""
     headers = {type_header or TYPE_HEADER: event_type} if event_type else {}
     if signed is not False:
-        secret = signed if isinstance(signed, str) else route.source.secrets[0]
+        secret = signed if isinstance(signed, str) else route.source.secret_list[0]
         if not isinstance(secret, str):
             raise ConfigError(
                 f"source {route.source.name!r} has only public keys: give the private key, signed=KEY"

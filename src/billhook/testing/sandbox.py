@@ -156,7 +156,7 @@ def running_sandbox(
     state = preparation(app).state
     route = webhook_routes(app)[0]
     chosen = SandboxOptions(
-        allow_private=True, scheme=route.source.scheme, secrets=tuple(route.source.secrets)
+        allow_private=True, scheme=route.source.scheme, secrets=tuple(route.source.secret_list)
     )
     sandbox = Sandbox(chosen)
     server = make_server("127.0.0.1", 0, app, threaded=True)

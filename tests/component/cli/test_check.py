@@ -255,7 +255,7 @@ def test_check_where_no_port_can_be_opened_says_so(shop, monkeypatch):
 
     monkeypatch.setattr(socket, "create_server", forbidden)
     assert refusal(app) == (
-        "no probe was sent: no port of 127.0.0.1 can be opened: Permission denied; send a delivery to the "
+        "no probe was sent over a port of 127.0.0.1: Permission denied; send a delivery to the "
         "app where it runs, with `shop billhook send --to URL`"
     )
 
@@ -460,3 +460,14 @@ def test_an_app_that_matches_hosts_needs_one_and_another_has_none(tmp_path, plai
         ConfigError, match=r"host is 'a.example', but this app tells no hosts apart: leave it out"
     ):
         Billhook().init_app(plain_app(), host="a.example")
+
+
+def test_check_says_so_where_no_connection_to_the_probe_could_be_accepted(shop, monkeypatch):
+    def accepts_none(listener, is_over, exhausted):
+        exhausted(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+        yield from ()
+
+    monkeypatch.setattr("billhook.doctor.probe.accept_connections", accepts_none)
+    monkeypatch.setattr("billhook.doctor.probe._SECONDS", 0.5)
+
+    assert refusal(shop()).startswith("no probe was sent over a port of 127.0.0.1: Too many open files; ")

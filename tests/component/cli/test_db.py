@@ -10,7 +10,7 @@ import pytest
 
 from billhook.errors import SchemaMismatch
 from billhook.inbox import Inbox
-from billhook.inbox.revision import REVISION, any_schema
+from billhook.inbox.tables.revision import REVISION, any_schema
 from support.inbox_view import change, incoming, open_inbox, place_of, rows, value
 from support.next_release import NEXT, next_release
 from support.postgres import BOTH, guest_of
@@ -184,7 +184,7 @@ def test_only_the_commands_that_need_it_take_any_schema(run, inbox_url, where):
 
 @pytest.mark.parametrize("bare_url", BOTH, indirect=True)
 def test_serve_prints_the_inbox_url_without_its_password(run, tmp_path, inbox_url, where, monkeypatch):
-    monkeypatch.setattr("billhook.cli.processes.Supervisor.run", lambda self: 0)
+    monkeypatch.setattr("billhook.supervising.processes.Supervisor.run", lambda self: 0)
     known = inbox_url.replace("//postgres@", "//postgres:hunter2hunter2@")
 
     result = run("serve", "--bind", f"unix:{tmp_path / 'socket'}", SECRETS=SECRET, INBOX_URL=known)
@@ -237,9 +237,8 @@ def test_backup_and_restore_in_an_app_use_the_apps_inbox(tmp_path):
     made = flask(tmp_path, url, "db", "backup", "copy.db")
     restored = flask(tmp_path, url, "db", "restore", "copy.db", "--yes")
 
-    assert (missing.returncode, missing.stderr) == (
-        2,
-        f"Error: there is no inbox to back up at {tmp_path / 'inbox.db'}: set BILLHOOK_INBOX_URL\n",
-    )
+    no_inbox = f"Error: there is no inbox to back up at {tmp_path / 'inbox.db'}: set BILLHOOK_INBOX_URL; "
+    no_options = "no BILLHOOK_ variable is set in this environment: the service's environment has them\n"
+    assert (missing.returncode, missing.stderr) == (2, no_inbox + no_options)
     assert (made.returncode, made.stdout) == (0, "copy.db: 0 deliveries\n")
     assert (restored.returncode, restored.stdout) == (0, f"{tmp_path / 'inbox.db'}: 0 deliveries\n")

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from billhook.inbox.filters import FILTERS
+from billhook.inbox.running.filters import FILTERS
 from support.apps import deliver
 from support.postgres import BOTH
 from support.signing import APPROVED, PATH, signed
@@ -27,6 +27,9 @@ def test_every_filter_selects(run, shop):
         "--source default --limit 2": [4, 3],
         "--source elsewhere": [],
         "--handler book": [2, 1],
+        "--without-handler send": [4, 1],
+        "--without-handler send --without-handler book": [4],
+        "--without-handler send --state quarantined": [],
         "--since 1h": [4, 3, 2, 1],
         "--until 1h": [],
         "--since 2999-01-01": [],
@@ -110,7 +113,7 @@ def test_a_long_body_is_truncated_with_a_hint_to_print_all_of_it(run, shop):
 
 
 def test_export_is_json_lines_oldest_first(run, shop, monkeypatch):
-    monkeypatch.setattr("billhook.inbox.deliveries.BATCH", 8)  # batches of two
+    monkeypatch.setattr("billhook.inbox.reading.deliveries.BATCH", 8)  # batches of two
 
     lines = run("deliveries", "export").stdout.splitlines()
     dead = run("deliveries", "export", "--state", "dead").stdout.splitlines()

@@ -12,17 +12,20 @@ import pytest
 
 import billhook
 from billhook import Handlers, Source
-from billhook.doctor.inbox import condition_codes
+from billhook.doctor.inbox import _COUNTED, _OTHER_CHECKS, _WORDS, condition_codes
+from billhook.errors import InboxUnavailable
 from billhook.events import Event, InvoiceApproved, InvoicePaymentStatusChanged, sample
 from billhook.events.base import _registered
 from billhook.extension import get_state
 from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
-from billhook.inbox.counts import Counts
+from billhook.inbox.counting.counts import Counts
+from billhook.inbox.operating.subscriptions import remember, terms_of
 from billhook.inbox.postgres.facts import PostgresFacts
-from billhook.inbox.searches import newest_deliveries
+from billhook.inbox.reading.searches import newest_deliveries
 from billhook.inbox.sqlite.facts import SqliteFacts
 from billhook.inbox.sqlite.library import sqlite3
+from billhook.inbox.watching.judgement import CONDITIONS, LIMITS
 from billhook.settings import OPTIONS
 from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC
 from support.apps import deliver, inbox_file
@@ -40,6 +43,7 @@ handlers = Handlers()
 @handlers.on_any(timeout_seconds=30)
 def everything(event): ...
 """
+INBOX = Path(billhook.__file__).parent / "inbox"
 MACHINE = {
     "inbox-in-container",
     "inbox-in-memory",
@@ -60,8 +64,10 @@ def found_in(result, *, everything: bool = False) -> dict[str, dict[str, str]]:
 
 
 @pytest.fixture
-def examined(run, tmp_path, secret_file):
+def examined(run, tmp_path, secret_file, monkeypatch):
     """Runs `doctor --json` on a standalone set-up that is good, but for the options given."""
+    # These tests may run in a copy without its git history.
+    monkeypatch.setattr("billhook.doctor.configuration.installed_version", lambda: "0.1.0")
     (tmp_path / "shop_handlers.py").write_text(HANDLERS)
     secrets = secret_file(SECRET)
 
@@ -97,6 +103,33 @@ def test_people_are_told_that_nothing_was_found(run, monkeypatch):
     monkeypatch.setattr("billhook.cli.doctor.examine", lambda *_: ([], []))
 
     assert run("doctor").stdout == "Nothing was found.\n"
+
+
+# --- subscriptions --------------------------------------------------------------------------------
+
+
+def test_a_handled_type_that_was_never_subscribed_is_a_note_until_it_comes(examined, inbox, tmp_path):
+    own = HANDLERS.replace("import InvoiceApproved", "import InvoiceApproved, Overage, PaymentFailed")
+    own += (
+        "\n@handlers.on(InvoiceApproved, Overage, PaymentFailed, timeout_seconds=30)\ndef some(event): ...\n"
+    )
+    (tmp_path / "some_handlers.py").write_text(own)
+    assert examined(HANDLERS="some_handlers.py") == {}  # nothing was subscribed from here
+
+    terms = terms_of("https://api.example", "https://shop.example", {"event_type": "InvoiceApproved"})
+    remember(inbox, "ann", terms, inbox.now())
+    found = examined(HANDLERS="some_handlers.py")
+
+    assert examined() == {}  # a handler of all types asks for none of them
+    assert set(found) == {"type-unsubscribed"}
+    note = found["type-unsubscribed"]
+    assert note["level"] == "note"
+    assert note["what"].endswith("which have a handler: PaymentFailed, Overage")
+    assert note["remedy"] == "`billhook subscribe --type PaymentFailed --type Overage --callback-url URL`"
+    inbox.put(incoming("1", event_type="Overage"))
+    assert examined(HANDLERS="some_handlers.py")["type-unsubscribed"]["what"].endswith(": PaymentFailed")
+    inbox.put(incoming("2", event_type="PaymentFailed"))
+    assert "type-unsubscribed" not in examined(HANDLERS="some_handlers.py")
 
 
 # --- options, secrets, files ----------------------------------------------------------------------
@@ -281,6 +314,28 @@ def test_what_waits_for_a_handler_that_was_renamed_is_a_finding_until_its_alias_
     assert examine(shop(handlers=[again])) == {}
 
 
+def test_what_is_dead_of_a_handler_that_was_renamed_is_a_finding_too(shop):
+    old, renamed, again = Handlers(), Handlers(), Handlers()
+    old.on_any(name="billing.old", timeout_seconds=30, retry=[])(lambda event: 1 / 0)
+    renamed.on_any(name="billing.new", timeout_seconds=30)(lambda event: None)
+    again.on_any(name="billing.new", aliases=["billing.old"], timeout_seconds=30)(lambda event: None)
+    app = shop(handlers=[old])
+    for number in range(2):
+        deliver(app, b"{}", "PingTest", message_id=f"m{number}")
+    get_state(app).handle_due()
+    dead = examine(app)
+
+    found = examine(shop(handlers=[renamed]))
+
+    assert found.keys() - dead.keys() == {"handler-missing"}
+    told = found["handler-missing"]
+    assert told["what"] == "2 runs of billing.old are dead, and no handler has this name"
+    assert told["why"] == "a replay leaves dead runs as they are"
+    assert "billhook deliveries replay --handler billing.old --to NEW`" in told["remedy"]
+    assert told["remedy"].endswith("billhook deliveries replay --state dead --handler billing.old`")
+    assert examine(shop(handlers=[again])) == dead
+
+
 def test_handlers_of_an_app_are_an_error_outside_it(run, examined, tmp_path):
     mounted = "from billhook import Billhook\nhooks = Billhook(handlers=[handlers])\ndef create_app(): ...\n"
     (tmp_path / "of_an_app.py").write_text(HANDLERS + mounted)
@@ -447,6 +502,61 @@ def test_the_page_lists_each_finding():
     assert made == listed
 
 
+COMMAND = re.compile(r"billhook ([a-z]+(?: signature)?)")
+
+
+def remedies(name):
+    """The commands that doctor's own findings name about a condition."""
+    words = _WORDS.get(name)
+    return set() if words is None else set(COMMAND.findall(words.remedy))
+
+
+def test_no_advice_leads_back_to_itself():
+    of_status = {one.name: one.first_command("h").split()[0] for one in CONDITIONS}
+    shown = {one.name for one in CONDITIONS} - {*_OTHER_CHECKS, *_COUNTED} - {one.name for one in LIMITS}
+    of_doctor = {name: remedies(name) if name in _WORDS else {of_status[name]} for name in shown}
+    parts = [*Path(billhook.__file__).parent.glob("doctor/*.py"), *INBOX.glob("*/facts.py")]
+
+    assert [name for name, command in of_status.items() if command == "status"] == []
+    assert [name for name, commands in of_doctor.items() if commands & {"doctor", "status"}] == []
+    # Of these doctor says that status lists them.
+    assert [name for name in _COUNTED if of_status[name] == "doctor"] == []
+    # With FILE, doctor finds more; what it says of other findings is never to run it again.
+    again = [
+        found for path in parts for found in re.findall(r"`billhook doctor[^`]*`", path.read_text()[200:])
+    ]
+    assert {*again} == {"`billhook doctor FILE`", "`billhook doctor signature --request FILE`"}
+
+
+@pytest.mark.parametrize("bare_url", ["postgresql"], indirect=True)
+def test_sequences_behind_the_rows_are_found_and_the_line_that_mends_them(run, inbox_url):
+    opened = open_inbox(place_of(inbox_url))
+    found = []
+
+    def examine():
+        result = run("doctor", "--json", INBOX_URL=inbox_url, SECRETS=SECRET, ENGINE="inline")
+        found.append(found_in(result).get("postgres-sequences"))
+
+    examine()  # of tables without a row, whose sequences were never used
+    for number in range(5):
+        opened.put(incoming(f"m{number}"))
+    examine()
+    change(place_of(inbox_url), "SELECT setval(pg_get_serial_sequence('delivery', 'id'), 2)")
+    examine()
+    (statement,) = re.findall(r"`(SELECT .*)`", found[-1]["remedy"])
+    with pytest.raises(InboxUnavailable):
+        opened.put(incoming("refused"))
+    for one in statement.split("; "):
+        change(place_of(inbox_url), one)
+    examine()
+    opened.put(incoming("stored"))
+    opened.close()
+
+    assert [found[0], found[1], found[3]] == [None] * 3
+    assert found[2]["level"] == "error"
+    assert re.search(r"delivery_id_seq is at 2, and \S*delivery has 5", found[2]["what"])
+
+
 def test_it_changes_nothing(run, tmp_path, secret_file):
     secrets = secret_file(SECRET)
     before = sorted(tmp_path.iterdir())
@@ -514,5 +624,5 @@ def test_deliveries_that_need_attention_are_a_note_that_leads_to_status(examined
     found = examined()["see-status"]
 
     assert found["level"] == "note"
-    assert found["what"] == "deliveries need attention: the oldest unfinished delivery waits for 1 h"
+    assert found["what"] == "deliveries need attention: a delivery has waited for a worker for 1 h"
     assert found["remedy"].startswith("`billhook status` lists")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from billhook.cli.context import operator
+from billhook.cli.context import LOGIN_ID, operator
 from billhook.events import ContractCreated, sample
 from billhook.events.inspection import names_customer
 from support.apps import deliver
@@ -108,15 +108,21 @@ def test_the_search_may_be_narrowed_and_says_how_far_it_got(run, customers, wher
     assert (states(where)[5], states(where)[6]) == ("erased", "done")
 
 
-def test_reconcile_does_not_store_again_what_was_erased(run, shop):
+def test_reconcile_does_not_store_again_what_was_erased(run, shop, where):
+    """But of other types, or of a later time, what is missing."""
+    erased, other = "InvoiceApproved", "ContractCreated"
+    change(where, "UPDATE delivery SET event_type = ? WHERE id = 1", erased)
     run("deliveries", "erase", "1", "--yes")
+    ((at,),) = rows(where, "SELECT received_at FROM delivery WHERE id = 1")
+    at = str(at)[:19]
+    service = {"API_URL": "http://127.0.0.1:9", "API_CLIENT_ID": "x", "API_REFRESH_TOKEN": "0123456789abcdef"}
 
-    result = run("reconcile", "--since", "1d", "--inject", API_URL="http://127.0.0.1:9", API_CLIENT_ID="x",
-                 API_REFRESH_TOKEN="0123456789abcdef")  # fmt: skip
-
-    assert result.exit_code == 1
-    assert "1 delivery of this range was erased" in result.stderr
-    assert "--inject would store" in result.stderr
+    for which in ([], ["--type", erased]):
+        result = run("reconcile", "--since", "1d", "--inject", *which, **service)
+        assert result.exit_code == 1
+        assert f"1 delivery of this range was erased, the last received {at} UTC: --inject" in result.stderr
+    result = run("reconcile", "--since", "1d", "--inject", "--type", other, **service)
+    assert "erased" not in result.stderr
 
 
 # --- the record -----------------------------------------------------------------------------------
@@ -156,15 +162,36 @@ def test_a_command_that_changes_nothing_is_no_action(run, shop):
     assert run("actions").stdout == "no action is recorded\n"
 
 
-def test_the_operator_is_the_user_of_the_system_and_with_sudo_who_used_it(monkeypatch):
+@pytest.mark.parametrize(
+    ("login", "account", "said", "expected"),
+    [
+        (None, 0, None, "root"),
+        (None, 0, "ada", "root (said to be ada)"),
+        (None, 54_321, "ada", "user 54321 (said to be ada)"),
+        (None, 0, "root", "root"),
+        ("4294967295", 54_321, None, "user 54321"),
+        ("4294967295", 54_321, "ada", "user 54321 (said to be ada)"),
+        ("54321", 0, None, "user 54321 (as root)"),
+        ("0", 54_321, "ada", "root (as user 54321)"),  # runuser, and a variable that does not count
+        ("0", 0, "ada", "root"),
+        ("no number", 0, None, "root"),
+    ],
+)
+def test_the_operator_is_who_logged_in_else_the_account(
+    tmp_path, monkeypatch, login, account, said, expected
+):
     monkeypatch.setenv("USER", "somebody-else")
     monkeypatch.setenv("LOGNAME", "somebody-else")
     monkeypatch.delenv("SUDO_USER", raising=False)
-    plain = operator()
-    monkeypatch.setenv("SUDO_USER", "ada")
-    monkeypatch.setattr("os.getuid", lambda: 0)
+    if said is not None:
+        monkeypatch.setenv("SUDO_USER", said)
+    monkeypatch.setattr("os.getuid", lambda: account)
+    monkeypatch.setattr("billhook.cli.context.LOGIN_ID", tmp_path / "loginuid")
+    if login is not None:
+        (tmp_path / "loginuid").write_text(login)
 
-    assert plain != "somebody-else"
-    assert operator() == "root (sudo by ada)"
-    monkeypatch.setattr("os.getuid", lambda: 54_321)
-    assert operator() == "user 54321"
+    assert operator() == expected
+
+
+def test_the_kernel_tells_who_logged_in():
+    assert LOGIN_ID.read_text().isdigit()

@@ -10,8 +10,8 @@ import pytest
 from billhook import Handlers
 from billhook.events import CustomerCreated, InvoiceApproved, PaymentFailed, sample
 from billhook.extension import get_state
-from billhook.inbox import deliveries
-from billhook.inbox.states import DeliveryStatus, delivery_status
+from billhook.inbox.reading import deliveries
+from billhook.inbox.tables.states import DeliveryStatus, delivery_status
 from support.apps import deliver
 from support.inbox_view import change
 from support.postgres import BOTH

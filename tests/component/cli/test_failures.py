@@ -11,8 +11,8 @@ from billhook import Handlers
 from billhook.cli.context import operator
 from billhook.events import InvoiceApproved
 from billhook.extension import get_state
-from billhook.inbox.actions import list_actions
-from billhook.inbox.schema import issue
+from billhook.inbox.operating.actions import list_actions
+from billhook.inbox.tables.schema import issue
 from support.apps import deliver
 from support.signing import APPROVED
 

@@ -22,7 +22,7 @@ from click.testing import Result
 from billhook.clock import SystemClock
 from billhook.errors import InboxUnavailable
 from billhook.inbox import Deliveries
-from billhook.inbox.deliveries import NewIds
+from billhook.inbox.reading.deliveries import NewIds
 from billhook.posting import HttpReply
 from billhook.signing import StandardWebhooks
 from support.inbox_view import change, incoming, open_inbox, place_of, rows

@@ -175,7 +175,7 @@ def test_a_free_address_is_free_and_stays_so(free, tmp_path):
 
 @pytest.mark.parametrize("worker_class", ["asgi", "gthread"])
 def test_serve_warns_of_an_address_that_other_machines_can_reach(run, monkeypatch, worker_class):
-    monkeypatch.setattr("billhook.cli.processes.Supervisor.run", lambda self: 0)
+    monkeypatch.setattr("billhook.supervising.processes.Supervisor.run", lambda self: 0)
     run("serve", "--help")  # imports it
     monkeypatch.setattr("billhook.cli.serve.check_bindable", lambda bind: None)
     open_ones = ["0.0.0.0:80", "[::]:80", ":80", "192.0.2.7:80", "hooks.example:80"]
@@ -194,7 +194,7 @@ def test_serve_warns_of_an_address_that_other_machines_can_reach(run, monkeypatc
 
 
 def test_a_prefix_without_its_slash_is_announced_and_served_with_it(run, free, monkeypatch):
-    monkeypatch.setattr("billhook.cli.processes.Supervisor.run", lambda self: 0)
+    monkeypatch.setattr("billhook.supervising.processes.Supervisor.run", lambda self: 0)
 
     result = run("serve", "--bind", free, SECRETS=SECRET, URL_PREFIX="hooks/here/")
 
@@ -216,7 +216,7 @@ def test_the_first_start_is_quiet_about_the_schema(tmp_path):
 
 
 def test_a_module_of_plain_subscribers_can_be_served_and_is_counted(run, free, tmp_path, monkeypatch):
-    monkeypatch.setattr("billhook.cli.processes.Supervisor.run", lambda self: 0)
+    monkeypatch.setattr("billhook.supervising.processes.Supervisor.run", lambda self: 0)
     (tmp_path / "plain_served.py").write_text(
         "from billhook import signals\n"
         "@signals.invoice_approved.connect\n"

@@ -56,7 +56,8 @@ def test_handlers_names_what_waits_for_a_handler_that_is_not_there(run, shop, tm
 
     assert result.stderr.splitlines()[-1] == (
         "1 run waits for book, and no handler has this name: each attempt fails, and after the last one the "
-        'run is dead; if it has a new name or module, add aliases=["book"] there; if it was removed, '
+        'run is dead; if it has a new name or module, add aliases=["book"] there, or have another handler '
+        "take over its runs with `billhook deliveries replay --handler book --to NEW`; if it was removed, "
         "`billhook deliveries discard --handler book --reason removed` ends its deliveries, and with them "
         "what is unfinished of their other handlers"
     )

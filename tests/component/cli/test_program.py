@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from weakref import WeakKeyDictionary
 
 import click
 import pytest
@@ -18,7 +19,7 @@ from flask.cli import cli as flask_cli
 
 from billhook.cli import main
 from billhook.errors import ConfigError, MissingExtra, SchemaMismatch
-from billhook.program import add_app, in_program, install_command, program, remove_app
+from billhook.errors.program import add_app, in_program, install_command, program, remove_app
 from support.signing import SECRET
 
 SHOP = """
@@ -87,10 +88,85 @@ def test_every_hint_of_a_mounted_app_names_flask_and_the_app(shop):
     assert search in run(shop, "deliveries", "show", "inv_42")  # an error of an argument, click's own
 
 
+WRAPPER = "sudo shop-billhook"
+
+
+def test_every_hint_begins_as_the_option_says(shop, monkeypatch):
+    monkeypatch.setenv("BILLHOOK_COMMAND", WRAPPER)
+    run(shop, "send", "PingTest")
+    run(shop, "handlers", "pause", "send")
+
+    said = {" ".join(command): " ".join(run(shop, *command).split()) for command in COMMANDS}
+    app = sys.modules["shop_of_hints"].app
+    page = app.test_client().get("/billhook/").get_data(as_text=True)
+
+    other = re.compile(rf"(?<!sudo shop-)\bbillhook {BARE.pattern.rpartition('billhook ')[2]}|flask --app")
+    assert {command: found for command, text in said.items() if (found := other.findall(text))} == {}
+    assert f"to go on: {WRAPPER} handlers resume send" in said["deliveries list"]
+    assert f"<code>{WRAPPER} " in page
+    assert not other.search(page)
+
+
+@pytest.mark.usefixtures("no_app", "no_options")
+def test_the_option_of_an_app_goes_before_the_environment_and_what_was_typed(app_with, monkeypatch):
+    app_with(handlers=[], BILLHOOK_COMMAND=WRAPPER)
+    monkeypatch.setenv("BILLHOOK_COMMAND", "shop")
+    with main.make_context("billhook", ["status"]):
+        assert program() == WRAPPER
+        text = str(ConfigError(f"{SchemaMismatch('0001', '0002')}, or see `billhook options`"))
+        assert text.endswith(f": run `{WRAPPER} db upgrade`, or see `{WRAPPER} options`")
+        assert in_program(text) == text
+    app_with(handlers=[])  # by the environment
+    assert program() == "shop"
+
+
+WRONG = ["bill\x1b[31mhook", "two\nlines", "shop\u202e", "x" * 201, " shop", "whsec_abc", "-----BEGIN KEY"]
+
+
+@pytest.mark.parametrize("value", WRONG)
+@pytest.mark.usefixtures("no_app")
+def test_a_command_that_cannot_be_shown_is_refused_and_never_shown(app_with, monkeypatch, value):
+    monkeypatch.setenv("BILLHOOK_COMMAND", value)
+
+    with pytest.raises(ConfigError, match=r"BILLHOOK_COMMAND is .*at most 200 printable") as raised:
+        app_with(handlers=[])
+
+    assert program() == "billhook"
+    assert value == " shop" or value not in str(raised.value)
+
+
+@pytest.mark.parametrize("options", [{}, {"BILLHOOK_RELEASE": "1"}], ids=["none", "one"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["check"],
+        ["send", "PingTest"],
+        ["status"],
+        ["notify", "test"],
+        ["api", "login"],
+        ["subscribe", "--callback-url", "https://shop.example"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.usefixtures("no_options")
+def test_an_error_for_want_of_an_option_says_when_there_is_none_at_all(
+    command, options, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name, value in options.items():
+        monkeypatch.setenv(name, value)
+
+    result = CliRunner().invoke(main, command)
+
+    assert result.exit_code in (1, 2)
+    expected = "; no BILLHOOK_ variable is set in this environment: the service's environment has them"
+    assert (expected in " ".join(result.output.split())) == (not options)
+
+
 @pytest.fixture
 def no_app(monkeypatch):
     """As in a process whose apps are those of the test alone."""
-    monkeypatch.setattr("billhook.program._programs", {})
+    monkeypatch.setattr("billhook.errors.program._programs", WeakKeyDictionary())
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,17 @@ COMMANDS = {
 A word such as ENGINE=inline before the command is an option; `{failure}` is the id of an issue. An inbox in
 /nowhere cannot be used: of it `doctor` tells nothing of the machine.
 """
-UNTIL_STOPPED = {"capture", "demo", "sandbox", "sandbox call", "serve", "worker"}
-"""Of these the help alone is recorded: they run servers and workers, or call one."""
+UNTIL_STOPPED = {
+    "capture",
+    "demo",
+    "deploy diff",
+    "deploy init",
+    "sandbox",
+    "sandbox call",
+    "serve",
+    "worker",
+}
+"""Of these the help alone is recorded: they run servers and workers, or call one, or look at the machine."""
 
 
 # --- the prepared inbox -----------------------------------------------------------------------------------
@@ -60,6 +69,7 @@ def fixed(monkeypatch) -> Iterator[None]:
     monkeypatch.setattr(SystemClock, "now", staticmethod(lambda: NOW))
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="alice"))
     monkeypatch.delenv("SUDO_USER", raising=False)
+    monkeypatch.setattr("billhook.cli.context.LOGIN_ID", Path("/dev/null"))
 
     def follow(*_: object, **__: object) -> None:
         raise KeyboardInterrupt  # `tail` ends where it would wait
@@ -86,6 +96,7 @@ def prepared(tmp_path_factory) -> dict[str, bytes]:
     ]
     texts = {
         "shop.py": HANDLERS,
+        "renamed.py": HANDLERS.replace('name="send", aliases=["mail"]', 'name="mailer"'),
         "body.json": APPROVED.decode(),
         "secret.txt": SECRET,
         "other.txt": OTHER_SECRET,
@@ -129,12 +140,15 @@ def transcript(line: str, result: Result, folder: Path) -> str:
     for path, name in ((str(folder), "/shop"), (str(CHECKOUT), "/billhook")):
         text = text.replace(path, name)
     text = re.sub("─{3,}", "───", text)  # as wide as the widest path
-    text = re.sub(r"(?<=127\.0\.0\.1:)[0-9]{4,5}", "PORT", text)
+    text = re.sub(r"(?<=127\.0\.0\.1:)[0-9]{4,5}|(?<=//localhost:)[0-9]{4,5}", "PORT", text)
     text = re.sub(r"(?<=webhook-timestamp: )[0-9]+", "SECONDS", text)
     text = re.sub(r'(?<=_ms": )[0-9.]+|(?<=\()[0-9.]+(?= ms\))', "MS", text)
     text = text.replace("[COMMAND] [ARGS]", "COMMAND [ARGS]")  # as older releases of click have it
     text = re.sub("(?m)^stderr: Try .* for help[.]$", "", text)
     text = re.sub(r"\b00[0-9]{2}\b", "REVISION", text)  # of the inbox's schema
+    of_build = r"(, version unknown| [0-9.]+(post[0-9]+\+g[0-9a-f]+)?)"
+    text = re.sub(rf"\bbillhook{of_build}(?=$|\")", "billhook VERSION", text, flags=re.MULTILINE)
+    text = re.sub(r'(?<="version": )(null|"[^"]+")', '"VERSION"', text)
     text = re.sub(r"(?<=edited-2-)[0-9a-f]{16}", "RANDOM", text)
     text = re.sub(r"v1,[A-Za-z0-9+/=]{44}", "v1,SIGNATURE", text)
     return text + "\n\n"

@@ -10,8 +10,8 @@ import pytest
 
 from billhook import gunicorn_conf
 from billhook.doctor import inbox as judged
-from billhook.inbox.database import CONNECTIONS_PER_PROCESS
-from billhook.inbox.facts import ConnectionLimit
+from billhook.inbox.tables.database import CONNECTIONS_PER_PROCESS
+from billhook.inbox.tables.facts import ConnectionLimit
 from support.inbox_view import incoming, open_inbox
 from support.postgres import guest_of
 from support.row_security import COMMANDS, protected_inbox

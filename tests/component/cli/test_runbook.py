@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from billhook import Handlers
+from billhook.doctor.runbook import PAGE, read_runbook
 from billhook.events import InvoiceApproved
 from billhook.extension import get_state
 from billhook.inbox import WorkerRecord
-from billhook.inbox.conditions import CONDITIONS
-from billhook.runbook import PAGE, read_runbook
+from billhook.inbox.watching.judgement import CONDITIONS
 from support.acceptance.senders import Line
 from support.acceptance.small_disk import small_disk
 from support.apps import deliver
@@ -124,7 +124,7 @@ def test_deliveries_that_were_answered_503_on_a_full_disk(tmp_path):
         until(lambda: re.search(r"\b0 [MK]iB are free", printed(*first_command(STORED))), 60)
 
         disk.fill(web).unlink()
-        until(lambda: sent() == 200, 30)
+        until(lambda: sent() == 200, 60)
         until(lambda: "storage" in printed("status"), 60)
         assert " 0 MiB are free" not in printed(*first_command(STORED))
 

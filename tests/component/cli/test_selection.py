@@ -8,7 +8,8 @@ import click
 import pytest
 
 from billhook.cli import selection
-from billhook.inbox import DeliveryFilter, deliveries
+from billhook.inbox import DeliveryFilter
+from billhook.inbox.reading import deliveries
 from support.inbox_view import incoming
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -22,6 +25,7 @@ from support.processes import until
 from support.receivers import Got, Receiver, hostile, receiving, say
 from support.signing import OTHER_SECRET, SECRET
 from support.signing_cases import rsa_pems
+from support.timeouts import scaled
 
 TEXT_SECRET = "a text secret of enough bytes"
 
@@ -172,6 +176,48 @@ def test_a_receiver_that_hangs_is_given_up(run):
         result = run("send", "PingTest", "--to", url, "--timeout", "0.2", SECRETS=SECRET)
 
     assert result.exit_code == 1
+    assert result.stdout.startswith("no answer in time (")
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"],
+    ids=["status", "header", "body"],
+)
+def test_the_time_limit_is_for_all_of_an_answer_that_comes_byte_by_byte(run, start):
+    def dribble(connection, _):
+        with contextlib.suppress(OSError):
+            connection.sendall(start)
+            while True:
+                connection.sendall(b"X")
+                time.sleep(0.05)
+
+    with hostile(dribble) as slow:
+        started = time.monotonic()
+        result = run("send", "PingTest", "--to", slow.url, "--timeout", "0.4", SECRETS=SECRET)
+        seconds = time.monotonic() - started
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith("no answer in time (")
+    assert seconds < scaled(4)
+
+
+def test_the_time_limit_is_for_the_lookup_of_the_name_too_and_nothing_is_sent_after_it(run, monkeypatch):
+    looked_up, real = threading.Event(), socket.getaddrinfo
+
+    def slow(host, *more, **kinds):
+        looked_up.wait(scaled(10))
+        return real("127.0.0.1", *more, **kinds)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setattr("socket.getaddrinfo", slow)
+        url = f"http://shop.example:{listener.getsockname()[1]}/x"
+        result = run("send", "PingTest", "--to", url, "--timeout", "0.2", SECRETS=SECRET)
+        looked_up.set()
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.recv(100) == b""
+
     assert result.stdout.startswith("no answer in time (")
 
 

@@ -14,10 +14,10 @@ import pytest
 from billhook.events import CustomerCreated, sample
 from billhook.extension import get_state
 from billhook.inbox import Counted
-from billhook.inbox.condition_checks import Facts, Thresholds, number_text
-from billhook.inbox.conditions import judge
-from billhook.inbox.issue_updates import update_issues
-from billhook.inbox.pace import NOT_STORED
+from billhook.inbox.watching.backlog_pace import NOT_STORED
+from billhook.inbox.watching.conditions import Facts, Thresholds, number_text
+from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.judgement import judge
 from support.apps import deliver
 from support.inbox_view import NOON, change, incoming
 from support.processes import clean_environment, logged, until
@@ -162,7 +162,7 @@ def test_the_summary_says_what_needs_attention_in_the_words_of_the_dashboard(inb
     assert well == f"All is well: nothing failed and nothing waits for long. {last}"
     assert told == (
         "Needs attention: no worker is running, 1 delivery is dead, 1 handler is paused, "
-        "the oldest unfinished delivery waits for 11 min."
+        "a delivery has waited for a worker for 11 min."
     )
 
 

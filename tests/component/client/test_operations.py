@@ -16,8 +16,8 @@ from pydantic import SecretStr, ValidationError
 
 from billhook.client import OPERATIONS, BillingClient
 from billhook.errors import ConfigError, RuleBroken
+from billhook.errors.program import install_command
 from billhook.events import InvoiceApproved
-from billhook.program import install_command
 from billhook.resources import Contract, Customer, sample
 from billhook.settings import Settings
 from support.billing_service import CLIENT_ID, REFRESH_TOKEN, answered
@@ -168,7 +168,7 @@ def test_the_options_describe_a_client_and_secrets_may_be_given_as_secrets(servi
 
 
 def test_an_unreadable_token_file_is_reported(tmp_path):
-    with pytest.raises(ConfigError, match=r"TOKEN_FILE '.*none' cannot be read: FileNotFoundError"):
+    with pytest.raises(ConfigError, match=r"TOKEN_FILE '.*none' cannot be read: No such file"):
         BillingClient.from_settings(by_file(tmp_path / "none"))
 
 

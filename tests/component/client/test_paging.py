@@ -84,6 +84,15 @@ def test_a_page_has_the_cursor_of_the_next(service, client):
     assert len(list(found)) == 25  # the iteration begins at the beginning
 
 
+def test_an_empty_cursor_is_the_first_page(service, client):
+    listing(service, invoices(15))
+
+    first, again = client.invoices.list().page(), client.invoices.list().page("")
+
+    assert again == first
+    assert service.lines() == ["GET /invoices"] * 2
+
+
 def test_iteration_continues_after_an_error_without_losing_items(service, client):
     listing(service, invoices(25))
     found = client.invoices.list()

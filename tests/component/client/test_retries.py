@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from datetime import UTC, datetime, timedelta
@@ -14,15 +15,19 @@ from hypothesis import strategies as st
 from werkzeug import Response
 
 from billhook.client import OPERATIONS, RetryPolicy
+from billhook.client.ingestion import ingest
 from billhook.client.retries import retry_after_seconds
 from billhook.errors import (
+    ApiError,
     ConfigError,
     InternalError,
     InvalidRequest,
     RateLimitExceeded,
+    RequestTooLarge,
     ServiceUnavailable,
     UnexpectedResponse,
 )
+from billhook.resources import IngestionResult
 from support.billing_service import (
     A_PLAN,
     BROKEN,
@@ -58,7 +63,6 @@ def test_a_read_is_tried_again_until_it_succeeds(service, client, moving):
 
 def test_a_creation_and_a_deletion_are_not_repeated(service, client, moving):
     answers = {
-        RateLimitExceeded: LIMITED,
         InternalError: BROKEN,
         UnexpectedResponse: GATEWAY,
         ServiceUnavailable: cut,
@@ -71,8 +75,143 @@ def test_a_creation_and_a_deletion_are_not_repeated(service, client, moving):
     with pytest.raises(InternalError):
         client.contracts.delete("c")  # the next attempt would find nothing
 
-    assert service.lines() == ["POST /catalogProducts"] * 4 + ["DELETE /contracts/c"]
+    assert service.lines() == ["POST /catalogProducts"] * 3 + ["DELETE /contracts/c"]
     assert moving.slept == []
+
+
+PAGE_OF_429 = Response("<h1>Slow down</h1>", 429, {"Retry-After": "7"}, content_type="text/html")
+NEW = {"name": "API calls"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "least"),
+    [(limited("7"), 7), (PAGE_OF_429, 7), (LIMITED, 0.25)],
+    ids=["429", "HTML", "no time"],
+)
+def test_a_request_that_was_refused_for_its_rate_had_no_effect_and_is_repeated(
+    service, client, moving, answer, least
+):
+    calls = {
+        "POST /catalogProducts": lambda: client.catalog_products.create(NEW),
+        "DELETE /contracts/c": lambda: client.contracts.delete("c"),
+        "POST /credits/deduct": lambda: client.credits.deduct("cus_1", 1),
+        "PATCH /own": lambda: client.request("PATCH", "/own", {}),
+    }
+    for line, call in calls.items():
+        service.answer(line, answer, error(400, "invalid_request_error", "read"))
+        with pytest.raises(InvalidRequest, match="read"):
+            call()
+
+    assert service.lines() == [line for line in calls for _ in range(2)]
+    assert len(moving.slept) == 4
+    assert all(least <= seconds <= least + 1 for seconds in moving.slept)
+
+
+def test_a_creation_waits_for_its_rate_within_the_time_for_all_and_no_longer(service, client, client_of):
+    service.answer("POST /catalogProducts", limited("60"))
+    with pytest.raises(RateLimitExceeded):
+        client.catalog_products.create(NEW)
+    service.answer("POST /catalogProducts", *[limited("1")] * 3)
+    with pytest.raises(RateLimitExceeded):
+        client_of(service.url, retries=RetryPolicy(attempts=3)).catalog_products.create(NEW)
+
+    assert service.lines() == ["POST /catalogProducts"] * 4
+
+
+def test_a_creation_whose_answer_is_lost_after_a_429_is_not_repeated(service, client):
+    service.answer("POST /catalogProducts", limited("1"), cut)
+
+    with pytest.raises(ServiceUnavailable, match="it is not known whether it was done"):
+        client.catalog_products.create(NEW)
+
+    assert service.lines() == ["POST /catalogProducts"] * 2
+
+
+# --- what an earlier attempt leaves in doubt --------------------------------------------------------
+
+
+EVENT = {"name": "call", "timestamp": NOW, "customerAlias": "acme", "ref": "r-1"}
+CLOSED = "this BillingClient is closed: make a new one"
+
+
+@pytest.mark.parametrize("lost", [cut, BROKEN, GATEWAY], ids=["cut", "500", "502"])
+def test_a_client_that_is_closed_between_attempts_raises_the_error_of_the_attempt(service, client_of, lost):
+    clients = []
+    client = client_of(service.url, sleep=lambda _: clients[0].close())
+    clients.append(client)
+    service.answer("PUT /customers/c", lost)
+
+    with pytest.raises(ApiError) as caught:
+        client.customers.update("c", {"name": "Acme"})
+
+    assert service.lines() == ["PUT /customers/c"]
+    assert "PUT /customers/{customerId}: " in str(caught.value)
+    with pytest.raises(ConfigError, match=CLOSED):  # the control: nothing is in doubt now
+        client.customers.update("c", {"name": "Acme"})
+
+
+def test_a_client_that_is_closed_during_a_batch_leaves_its_events_unconfirmed(service, client_of):
+    clients = []
+    client = client_of(service.url, sleep=lambda _: clients[0].close())
+    clients.append(client)
+    service.answer("POST /v2/events", cut)
+    results = []
+
+    with pytest.raises(ServiceUnavailable, match="it is not known whether it was done"):
+        iter_into(results, client.events.ingest([EVENT]))
+
+    assert [(result.state, result.event) for result in results] == [("unconfirmed", EVENT)]
+
+
+def test_a_client_that_is_closed_between_the_halves_of_a_batch_keeps_the_results_of_the_first():
+    def send(body, on_retry):
+        events = json.loads(body)["events"]
+        if len(events) > 2:
+            fields = {"type": "invalid_request_error", "code": "request_too_large", "message": "too large"}
+            raise RequestTooLarge("POST /v2/events", status=413, **fields)
+        if events[0]["ref"] == "2":
+            raise ConfigError(CLOSED)
+        return IngestionResult.model_validate({"validEvents": events, "invalidEvents": []})
+
+    results = []
+    with pytest.raises(ConfigError, match=CLOSED):
+        iter_into(results, ingest([{**EVENT, "ref": str(n)} for n in range(4)], send, clean=str))
+
+    assert [str(result.state) for result in results] == ["accepted"] * 2 + ["unconfirmed"] * 2
+    assert results[3].error == CLOSED
+
+
+def iter_into(results, given):
+    """Append each of `given` as it comes; what was appended stays where an error ends it."""
+    for each in given:
+        results.append(each)
+
+
+def test_no_error_says_that_nothing_was_sent_after_an_attempt_that_was(moving, client_of):
+    with a_server() as running:
+        service = service_on(running, moving.clock)
+        service.answer("PUT /customers/c", cut)
+        client = client_of(service.url, retries=RetryPolicy(attempts=2), sleep=lambda _: running.stop())
+
+        with pytest.raises(ServiceUnavailable) as caught:
+            client.customers.update("c", {"name": "Acme"})
+
+    assert caught.value.sent is True
+    assert str(caught.value).endswith(
+        "Connection refused, after an attempt that was sent; it is not known whether it was done"
+    )
+
+
+def test_a_login_that_fails_after_a_lost_attempt_does_not_hide_it(service, client_of, moving):
+    def sleep(seconds):
+        moving.clock.advance(seconds=4000)  # the token is over
+        service.always("POST /login", error(401, "authentication_error", "authentication_failed"))
+
+    client = client_of(service.url, sleep=sleep, retries=RetryPolicy(total_seconds=20_000))
+    service.answer("PUT /customers/c", cut)
+
+    with pytest.raises(ServiceUnavailable, match=r"PUT /customers/.*it is not known whether it was done"):
+        client.customers.update("c", {"name": "Acme"})
 
 
 def test_a_failing_call_is_attempted_as_often_as_the_policy_allows(service, client_of, moving):

@@ -240,6 +240,43 @@ def test_an_invalid_proxy_or_certificate_variable_is_reported(monkeypatch):
         assert "hunter2" not in told
 
 
+PROXIES = [
+    ({"HTTP_PROXY": "http://user:hunter2@127.0.0.1:1"}, "http://127.0.0.1:8", "127.0.0.1:1 of HTTP_PROXY"),
+    ({"https_proxy": "127.0.0.1:1"}, "https://billing.invalid", "127.0.0.1:1 of HTTPS_PROXY"),
+    ({"ALL_PROXY": "http://127.0.0.1:1"}, "https://billing.invalid", "127.0.0.1:1 of ALL_PROXY"),
+    ({"HTTP_PROXY": "http://127.0.0.1:1"}, "https://billing.invalid", None),
+    ({"HTTPS_PROXY": "http://127.0.0.1:1", "NO_PROXY": "billing.invalid"}, "https://billing.invalid", None),
+    ({"HTTP_PROXY": "http://127.0.0.1:1", "NO_PROXY": "127.0.0.1"}, "http://127.0.0.1:8", None),
+]
+
+
+@pytest.mark.parametrize(("environment", "url", "named"), PROXIES)
+def test_a_proxy_that_is_down_is_named_and_the_service_is_not_blamed_for_it(
+    monkeypatch, environment, url, named
+):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    error = failure(url)
+
+    told = f"no answer from the billing service: {url}, through the proxy {named}: [Errno 111] Connection ref"
+    assert ("the proxy" in str(error)) is (named is not None)
+    assert named is None or told in str(error)
+    assert "hunter2" not in str(error)
+    assert error.sent is False
+
+
+def test_a_transport_of_the_callers_own_uses_no_proxy_of_the_environment(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+
+    error = failure("http://127.0.0.1:8", transport=httpx2.HTTPTransport())
+
+    assert "the proxy" not in str(error)
+
+
 def test_paths_are_appended_to_the_base_address(service, client_of):
     for base in ("", "/", "/api", "/api/"):
         below = base.rstrip("/")

@@ -13,7 +13,7 @@ from billhook import Billhook
 from billhook.dashboard import Dashboard
 from billhook.errors import ConfigError
 from billhook.extension import get_state
-from billhook.inbox.actions import list_actions
+from billhook.inbox.operating.actions import list_actions
 from support.apps import deliver
 from support.dashboard import ORIGIN, PAGES, Site
 from support.signing import APPROVED
@@ -48,7 +48,7 @@ def failing(site):
 
 
 def state_of(made) -> object:
-    from billhook.inbox.deliveries import details
+    from billhook.inbox.reading.deliveries import details
 
     return details(made.inbox, [1]), made.inbox.paused_handlers(), list_actions(made.inbox, 10)
 

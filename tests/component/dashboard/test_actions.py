@@ -10,11 +10,11 @@ from itertools import pairwise
 import pytest
 
 from billhook.dashboard import handlers as pages
-from billhook.inbox.actions import list_actions
-from billhook.inbox.deliveries import details
-from billhook.inbox.issues import failing_delivery_ids
-from billhook.inbox.operations import replay
-from support.inbox_view import rows, value
+from billhook.inbox.operating.actions import list_actions
+from billhook.inbox.operating.operations import replay
+from billhook.inbox.reading.deliveries import details
+from billhook.inbox.watching.issues import failing_delivery_ids
+from support.inbox_view import change, rows, value
 from support.signing import APPROVED
 
 
@@ -288,6 +288,85 @@ def test_an_issue_is_acknowledged_ignored_and_resolved(failing):
     assert (failing.issues()[0].who, failing.issues()[0].why) == ("alice", None)
     assert failing.post(f"{path}/ignore", duration="soon").status_code == 400
     assert failing.post(f"{path}/delete").status_code == 404
+
+
+# --- a handler that is not there ------------------------------------------------------------------
+
+LEFT = (
+    "of shop.gone {} left as before: no handler has this name; if it has a new name or module, add "
+    'aliases=["shop.gone"] there, or have another handler take over its runs with `flask --app shop billhook '
+    "deliveries replay --handler shop.gone --to NEW`"
+)
+
+
+@pytest.fixture
+def renamed(failing, where):
+    """The same site; the handler that failed was renamed after that."""
+    change(where, "UPDATE run SET handler = 'shop.gone' WHERE handler = 'shop.book'")
+    failing.broken.clear()
+    return failing
+
+
+def test_a_run_of_a_handler_that_is_gone_is_left_as_it_is_and_the_page_says_why(renamed, where):
+    (issue,) = renamed.issues()
+    before = rows(where, "SELECT * FROM run ORDER BY id")
+
+    preview = renamed.post("deliveries/replay", id=["1", "3"], scope="some")
+    done = {
+        path: renamed.act(path, **fields)
+        for path, fields in (
+            ("deliveries/replay/confirmed", {"id": ["1", "3"]}),
+            (f"failures/{issue.id}/replay", {}),
+            ("deliveries/1/replay", {}),
+            ("deliveries/1/replay", {"handler": "shop.gone"}),
+        )
+    }
+
+    assert "0 of them have something to replay" in preview.text
+    assert f"2 runs {LEFT.format('are')}" in html.unescape(re.sub("<[^>]+>", "", preview.text))
+    for path, told in done.items():
+        runs = "2 runs are" if "confirmed" in path else "3 runs are" if "failures" in path else "1 run is"
+        runs, verb = runs.rsplit(" ", 1)
+        assert told.startswith(f"Nothing was replayed. {runs} {LEFT.format(verb)}")
+    assert rows(where, "SELECT * FROM run ORDER BY id") == before
+
+
+def test_the_issue_offers_that_another_handler_takes_its_runs_over(renamed, where):
+    (issue,) = renamed.issues()
+    path = f"failures/{issue.id}"
+
+    page, shown = renamed.get(path).text, renamed.text(path)
+    done = renamed.act(f"{path}/replay", to="shop.book")
+    again = renamed.act(f"{path}/replay", to="shop.book")
+
+    assert re.findall("<option>([^<]+)", page) == ["shop.book", "shop.mail"]
+    assert "no handler has this name; if it has a new name" in shown
+    assert done.startswith("Replayed: 3 runs are due again. The issue resolves itself")
+    assert again == "Nothing was replayed: no handler of these deliveries failed."
+    names = "SELECT handler, state FROM run WHERE handler != 'shop.mail'"
+    assert rows(where, names) == [("shop.book", "due")] * 3
+    assert recorded(renamed)[1] == ("alice", "replay", f"issue {issue.id} --to shop.book: 1-3", 3)
+    renamed.state.handle_due()
+    assert status(renamed, 1) == "done"
+
+
+def test_the_other_handler_has_to_be_there_and_passes_over_what_it_has_had(renamed, where):
+    (issue,) = renamed.issues()
+    path = f"failures/{issue.id}/replay"
+
+    passed = renamed.act(path, to="shop.mail")
+
+    assert passed == "Nothing was replayed. 3 deliveries passed over: shop.mail has a run of it already."
+    assert renamed.post(path, to="shop.nobody").status_code == 400
+    assert renamed.post(path, to="shop.gone").status_code == 400
+    assert rows(where, "SELECT DISTINCT state FROM run WHERE handler = 'shop.gone'") == [("due",)]
+
+
+def test_the_page_of_a_handler_that_is_gone_says_what_to_do_with_its_runs(renamed):
+    shown = renamed.text("handler?name=shop.gone")
+
+    assert 'Its runs fail: if it has a new name or module, add aliases=["shop.gone"] there' in shown
+    assert "Its runs fail" not in renamed.text("handler?name=shop.mail")
 
 
 # --- discard, erase -------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import shlex
 
 from billhook.cli.deliveries import list_
 from billhook.dashboard.deliveries import parse_filter_form
-from billhook.inbox.filters import FILTERS
+from billhook.inbox.running.filters import FILTERS
 from support.dashboard import Site
-from support.inbox_view import NOON
+from support.inbox_view import NOON, change
+from support.signing import APPROVED
 
 GIVEN = {"time": "2026-01-15T12:00:00", "state": "dead", "flag": "1"}
 """What is written into a field, by its kind."""
@@ -32,6 +33,28 @@ def test_each_filter_is_a_field_of_the_form_an_option_of_the_command_and_in_the_
         shown = ["…"] if one.private else value
         assert shlex.split(form.filter.as_options) == [f"--{one.option}", *shown]
         assert len(re.findall(f'name="{one.option}"', page)) == 1
+
+
+def test_what_a_handler_has_missed_is_listed_by_its_name_and_its_former_ones(site, where):
+    made: Site = site()
+    made.deliver()
+    made.deliver(APPROVED.replace(b"inv_1", b"inv_2"))
+
+    change(where, "UPDATE run SET handler = 'shop.posted' WHERE handler = 'shop.mail' AND delivery_id = 1")
+
+    missed = [
+        re.findall(r'aria-label="delivery (\d+)"', made.get(f"deliveries?without-handler={name}").text)
+        for name in ("shop.mail", "shop.posted", "shop.book", "shop.new")
+    ]
+    assert missed == [[], [], [], ["2", "1"]]
+    preview = made.post("deliveries/replay", **{"scope": "all", "without-handler": "shop.new", "since": "7d"})
+    command = re.search("given to it by a command alone: <code>([^<]+)<", preview.text)
+    assert command is not None
+    options = "--since [^ ]+ --without-handler shop.new"
+    program = "flask --app shop billhook deliveries replay --handler shop.new"
+    assert re.fullmatch(
+        f"{program} ({options}|--without-handler shop.new --since [^ ]+) --dry-run", command[1]
+    )
 
 
 def test_a_filter_that_cannot_be_read_is_a_mistake_and_does_not_select(site):

@@ -11,11 +11,11 @@ from sqlalchemy import update
 from billhook.clock import FrozenClock
 from billhook.events import EVENT_TYPES
 from billhook.inbox import WorkerRecord
-from billhook.inbox.issue_updates import update_issues
-from billhook.inbox.issues import IssueState, change_issue, list_issues
-from billhook.inbox.leases import LOST
-from billhook.inbox.records import fingerprint
-from billhook.inbox.schema import failure
+from billhook.inbox.running.leases import LOST
+from billhook.inbox.tables.records import fingerprint
+from billhook.inbox.tables.schema import failure
+from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.issues import IssueState, change_issue, list_issues
 from support.apps import deliver
 from support.signing import OTHER_SECRET
 
@@ -84,7 +84,7 @@ def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
 
     assert told == (
         "Needs attention: no worker has been seen for 20 min, 1 delivery is quarantined, "
-        "1 handler is paused, the oldest unfinished delivery waits for 20 min."
+        "1 handler is paused, a delivery has waited for a worker for 19 min 50 s."
     )
     addresses = re.findall(r'href="([^"]+)"', page.partition('class="banner bad"')[2].partition("</p>")[0])
     assert [at_noon.client.get(one).status_code for one in addresses if one.startswith("/")] == [200] * 4

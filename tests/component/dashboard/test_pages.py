@@ -14,8 +14,9 @@ from billhook.clock import FrozenClock
 from billhook.events import sample
 from billhook.events.customers import ContractCreated
 from billhook.inbox import RunPlan, WorkerRecord
-from billhook.inbox.deliveries import details
-from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.operating.subscriptions import remember, terms_of
+from billhook.inbox.reading.deliveries import details
+from billhook.inbox.watching.issue_updates import update_issues
 from support.apps import deliver
 from support.dashboard import PAGES
 from support.inbox_view import incoming
@@ -353,8 +354,8 @@ def test_a_handler_has_a_page_of_what_waits_its_durations_issues_and_options(sit
     text = " ".join(made.text("handler?name=shop.book").split())
 
     assert (
-        "1 not finished 0 running 0 dead 0.2 handled a minute in the last five minutes in 5 min all handled"
-        in text
+        "1 not finished 0 running 0 dead 0.2 handled a minute in the last five minutes "
+        "retried at 12:00 all handled" in text
     )
     assert "Attempts of handlers: succeeded 1, failed 1, dead 0" in response.text
     assert re.search(
@@ -378,6 +379,38 @@ def test_a_handler_that_is_not_loaded_is_known_by_its_runs(site):
     assert ("its options are not known here" in page, "0 ms" in page) == (True, False)  # without an attempt
     assert made.act("handlers/resume", handler="shop.old") == "shop.old is resumed."
     assert "shop.old" not in made.text("handlers")
+
+
+def test_health_lists_what_billhook_has_subscribed(site):
+    made = site()
+    assert "Subscribed by billhook" not in made.text("health")
+    sent = {"event_type": "CommitmentUsageCrossed", "threshold": 80}
+    terms = terms_of("https://api.example", "https://ann:secret@shop.example/<b>", sent)
+    remember(made.inbox, "ann", terms, datetime.now(UTC))
+
+    text = " ".join(made.text("health").split())
+
+    shown = text.partition("Subscribed by billhook")[2]
+    assert "own memory: the service can neither list nor remove subscriptions" in shown
+    assert "CommitmentUsageCrossed 80 https://shop.example/<b> ann just now" in shown
+    assert "flask --app shop billhook subscriptions" in shown
+    assert "secret@" not in made.get("health").text
+
+
+def test_health_and_the_overview_have_one_sentence_and_one_colour(site):
+    made = site(clock=FrozenClock(NOON), BILLHOOK_ENGINE="worker")
+    made.deliver(b"{broken", at=NOON)
+
+    banners = [
+        re.search(r'class="banner (\w+)">(.*?)</p>', made.get(page).text, re.DOTALL)
+        for page in ("", "health")
+    ]
+
+    colours = [one[1] for one in banners]
+    words = [" ".join(re.sub("<[^>]+>", "", one[2]).split()) for one in banners]
+    assert colours == ["bad", "bad"]
+    assert words[0].startswith("Needs attention: no worker is running")
+    assert words[1].startswith(words[0])
 
 
 def test_health_shows_what_doctor_finds(site):

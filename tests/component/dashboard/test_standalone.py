@@ -131,7 +131,7 @@ def test_a_file_that_others_may_write_is_refused_and_one_that_is_missing(make, m
         make(f"alice:{PASSWORD}\n", mode=0o622)
     (tmp_path / "dashboard.txt").unlink()
     environ = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_DASHBOARD": str(tmp_path / "dashboard.txt")}
-    with pytest.raises(ConfigError, match="cannot be read: FileNotFoundError"):
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
         create_app(environ)
 
 

@@ -10,7 +10,7 @@ import pytest
 from billhook import Handlers, effects
 from billhook.events import InvoiceApproved, PingTest, sample
 from billhook.extension import get_state
-from billhook.inbox.operations import replay
+from billhook.inbox.operating.operations import replay
 from support.apps import deliver, inbox_at
 from support.inbox_view import rows
 

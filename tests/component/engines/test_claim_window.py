@@ -9,7 +9,8 @@ import time
 import pytest
 
 from billhook import Handlers
-from billhook.engines.cycle import FIRST_ROWS, LeaseTable
+from billhook.engines.cycle import FIRST_ROWS
+from billhook.engines.lease_table import LeaseTable
 from billhook.events import CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox import Lease
@@ -83,6 +84,42 @@ def test_the_window_follows_the_runs_that_finish_between_two_commits():
         sizes.append(table.window)
 
     assert sizes == [8, 16, 16, 32, 32, 64, 128, 256, 512, 1024, 1024]
+
+
+def test_the_window_shrinks_when_a_lease_has_to_be_renewed(running):
+    """Handlers are slow then, and other workers can claim what this one would only hold."""
+    may_end = threading.Event()
+    handlers = handling(lambda event: may_end.wait(60), name="h")
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    get_state(app).inbox.put(incoming("m"))
+    worker = get_state(app).worker(THREADS)
+    worker._poll()
+    worker._leases.window, worker._leases._renew_at = 64, 0.0
+
+    worker._poll()
+    may_end.set()
+    worker.close()
+
+    assert worker._leases.window == THREADS
+
+
+def test_at_a_renewal_a_worker_keeps_as_many_queued_runs_as_ended_since_the_last_one(running):
+    may_end = threading.Event()
+    handlers = handling(lambda event: may_end.wait(60), name="h")
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    for number in range(5):
+        get_state(app).inbox.put(incoming(f"m{number}"))
+    worker = get_state(app).worker(THREADS)
+    worker._leases.window = 5
+    worker._poll()
+    until(lambda: worker._handlers._queue.qsize() == 5 - THREADS)
+    worker._leases.finished_since_renewal, worker._leases._renew_at = 1, 0.0
+
+    worker._poll()
+    may_end.set()
+    worker.close()
+
+    assert len(worker._leases.runs) == THREADS + 1
 
 
 @pytest.mark.parametrize(("commit_seconds", "longest"), [(60.0, 5.0), (0.0, 0.0)])

@@ -14,8 +14,8 @@ from billhook import Discard, Handlers, signals
 from billhook.events import InvoiceApproved, PingTest
 from billhook.events.base import Event, _registered
 from billhook.extension import get_state
-from billhook.inbox.leases import LOST
-from billhook.inbox.records import fingerprint
+from billhook.inbox.running.leases import LOST
+from billhook.inbox.tables.records import fingerprint
 from support.apps import deliver, inbox_at
 from support.engines import handling, plan, runs, states
 from support.inbox_view import change, incoming, not_called_again, rows
@@ -44,6 +44,32 @@ def failing(calls, error=FAIL, good_from=99):
 
 
 # --- success --------------------------------------------------------------------------------------
+
+
+def test_the_handlers_of_a_delivery_are_called_in_the_order_of_their_registration(shop, clock):
+    """Those of a first attempt, and those that are tried again."""
+    handlers, calls = Handlers(), []
+    names = [f"h{number * 7 % 20}" for number in range(20)]
+
+    def fails(name):
+        def handler(event):
+            calls.append(name)
+            if len(calls) <= len(names):
+                raise FAIL
+
+        return handler
+
+    for name in names:
+        handlers.on(InvoiceApproved, name=name)(fails(name))
+    app = shop(handlers)
+
+    deliver(app, APPROVED, "InvoiceApproved")
+    first, calls[:] = [*calls], [*calls]
+    for _ in range(10):
+        later(app, clock, 3600)
+
+    assert first == names
+    assert calls[len(names) :] == names
 
 
 def test_a_handler_gets_its_event_as_a_model_and_the_delivery_as_facts(shop, clock):
@@ -129,8 +155,9 @@ def test_a_run_of_an_unregistered_handler_fails_and_ends_dead(shop, clock):
     assert [bool(one) for (one,) in issues] == [True, False, True]
     assert error == (
         "LookupError: no handler of PingTest is named 'gone' here: if it has a new name or module, add "
-        'aliases=["gone"] there; if it was removed, `flask --app shop billhook deliveries discard '
-        "--handler gone --reason removed` ends its deliveries, and with them what is "
+        'aliases=["gone"] there, or have another handler take over its runs with `flask --app shop billhook '
+        "deliveries replay --handler gone --to NEW`; if it was removed, `flask --app shop billhook "
+        "deliveries discard --handler gone --reason removed` ends its deliveries, and with them what is "
         "unfinished of their other handlers"
     )
 

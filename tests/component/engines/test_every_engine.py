@@ -12,11 +12,21 @@ from dataclasses import replace
 import pytest
 
 from billhook import Handlers, effects
+from billhook.basics.engine_kinds import ENGINES
 from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTest, sample
 from billhook.extension import get_state
-from billhook.inbox.deliveries import is_busy
+from billhook.inbox.reading.deliveries import is_busy
 from support.apps import inbox_at
-from support.engines import celery_engine, noting, plan_and_claim, runs, states, status_changed
+from support.engines import (
+    EVERY_ENGINE,
+    foreign_engine,
+    noting,
+    option_for,
+    plan_and_claim,
+    runs,
+    states,
+    status_changed,
+)
 from support.inbox_view import change, column, incoming, not_called_again, rows
 from support.processes import until
 
@@ -33,8 +43,7 @@ class Engine:
 
     def shop(self, handlers, lease_seconds=30):
         """Make the app."""
-        engine = self._name if self._name in ("thread", "inline") else "worker"
-        options = {"BILLHOOK_ENGINE": engine, "BILLHOOK_LEASE_SECONDS": lease_seconds}
+        options = {"BILLHOOK_ENGINE": option_for(self._name), "BILLHOOK_LEASE_SECONDS": lease_seconds}
         self.app = self._make(handlers=[handlers], **options)
         self.state = get_state(self.app)
         self.inbox = self.state.inbox
@@ -63,7 +72,7 @@ class Engine:
         """Have what is due handled, until nothing is."""
         if self._name == "inline":
             self.state.handle_due()
-        elif self._name == "celery":
+        elif ENGINES[self._name].is_foreign:
             self._execute()
         elif self._wake is not None:
             self._wake()
@@ -75,16 +84,16 @@ class Engine:
         until(lambda: not is_busy(self.inbox, self.now), 20)
 
     def _execute(self):
-        """As messages to a Celery worker have it done, the newest first, and those that follow from them."""
+        """As messages to the workers of a queue have it done: the newest first, then those that follow."""
         messages = []
-        executor = celery_engine(self.app, messages)
+        executor = foreign_engine(self._name, self.app, messages)
         unfinished = "SELECT id FROM delivery WHERE state IN ('received', 'planned') ORDER BY id DESC"
         messages += column(inbox_at(self.app), unfinished)
         while messages:
             executor.execute(messages.pop(0))
 
 
-@pytest.fixture(params=["inline", "thread", "worker", "celery"])
+@pytest.fixture(params=EVERY_ENGINE)
 def engine(request, app_with, running):
     return Engine(request.param, app_with, running)
 

@@ -10,10 +10,10 @@ from itertools import pairwise
 import pytest
 
 from billhook import Handlers
-from billhook.engines.celery.sweeper import Sweeper
+from billhook.engines.messages.sweeper import Sweeper
 from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTest
 from billhook.extension import get_state
-from billhook.inbox.deliveries import is_busy
+from billhook.inbox.reading.deliveries import is_busy
 from support.apps import deliver, inbox_at
 from support.engines import (
     celery_engine,

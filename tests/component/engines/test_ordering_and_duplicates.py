@@ -9,7 +9,7 @@ import pytest
 
 from billhook import Handlers
 from billhook.engines import serial
-from billhook.engines.dispatcher import backfill
+from billhook.engines.first_runs import backfill
 from billhook.errors import ConfigError
 from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PingTest, sample
 from billhook.extension import get_state

@@ -7,12 +7,12 @@ import logging
 import pytest
 
 from billhook import Handlers, signals
-from billhook.engines.celery.sweeper import Sweeper
+from billhook.engines.messages.sweeper import Sweeper
 from billhook.errors import Discard
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import DeliveryFilter
-from billhook.inbox.deliveries import count, page, with_runs
+from billhook.inbox.reading.deliveries import count, page, with_runs
 from support.apps import inbox_at
 from support.engines import celery_engine, inbox_of, noting, plan, send, swept
 from support.inbox_view import change, rows

@@ -17,7 +17,7 @@ from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import Inbox
-from billhook.inbox.revision import REVISION
+from billhook.inbox.tables.revision import REVISION
 from support.apps import deliver, inbox_at
 from support.engines import handling, states
 from support.inbox_view import incoming, open_inbox, rows

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from billhook.inbox.postgres.driver import DeadlineConnection
-from billhook.inbox.schema import metadata, version
+from billhook.inbox.tables.schema import metadata, version
 from support.inbox_view import close_inboxes
 
 _TABLES = "|".join([*metadata.tables, version.name])

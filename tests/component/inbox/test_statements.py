@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 import sqlalchemy
 
-from billhook.inbox.filters import DeliveryFilter
-from billhook.inbox.schema import metadata
+from billhook.inbox.running.filters import DeliveryFilter
+from billhook.inbox.tables.schema import metadata
 from support.inbox_view import close_inboxes, open_inbox, place_of, postgres
 from support.inbox_work import FILTERS, do_everything
 from support.postgres import BOTH, fresh_schema

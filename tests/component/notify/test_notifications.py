@@ -16,22 +16,26 @@ import pytest
 import requests
 from aiosmtpd.controller import Controller
 from sqlalchemy import update
+from werkzeug import Response
 
 from billhook import Handlers
+from billhook.basics.process_identity import own_process
 from billhook.engines import watch
 from billhook.errors import ConfigError, InboxUnavailable, MissingExtra
+from billhook.errors.program import install_command
 from billhook.events import PingTest
-from billhook.inbox import RunState, WorkerRecord, notifications
-from billhook.inbox.issue_updates import update_issues
-from billhook.inbox.issues import IssueState, change_issue, list_issues
-from billhook.inbox.leases import LOST
-from billhook.inbox.notifications import AddressState, take_lease
-from billhook.inbox.occurrences import IssueKind
-from billhook.inbox.schema import notifier as notifier_table
+from billhook.inbox import RunState, WorkerRecord
+from billhook.inbox.running.leases import LOST
+from billhook.inbox.tables.schema import notifier as notifier_table
+from billhook.inbox.watching import notifications
+from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.issues import IssueState, change_issue, list_issues
+from billhook.inbox.watching.notifications import AddressState, take_lease
+from billhook.inbox.watching.occurrences import IssueKind
 from billhook.notify import Notifier, NotifyAddress, Writer, read_addresses
 from billhook.notify import notifier as notifier_module
+from billhook.notify.addresses import _MAKES_ANEW
 from billhook.notify.messages import MOST_PER_HOUR
-from billhook.program import install_command
 from support.apps import deliver
 from support.examples import free_port
 from support.inbox_view import NOON
@@ -283,8 +287,6 @@ def test_why_an_address_failed_is_told_without_its_credentials_in_any_spelling(c
 
 
 def test_a_redirect_is_not_followed_and_not_taken_for_a_message(inbox, clock, httpserver, notify_file):
-    from werkzeug import Response
-
     elsewhere = httpserver.url_for("/login")
     httpserver.expect_request("/hook").respond_with_response(
         Response(status=301, headers={"Location": elsewhere})
@@ -316,7 +318,7 @@ def test_an_issue_that_is_acknowledged_meanwhile_is_not_all_well(inbox, clock, m
 
 
 def test_a_new_issue_is_told_beside_more_open_ones_than_a_list_shows(inbox, clock, made, hook, monkeypatch):
-    monkeypatch.setattr("billhook.inbox.issues.MOST", 2)
+    monkeypatch.setattr("billhook.inbox.watching.issues.MOST", 2)
     for number in range(4):
         fail_and_look(inbox, clock, f"k{number}", group=f"bug {number}")
         assert made.send_due() == 1
@@ -332,6 +334,25 @@ def test_one_process_sends_and_another_goes_on_when_it_is_gone(inbox, clock, hoo
     clock.advance(seconds=61)  # the first is gone
 
     assert made.send_due() == 1
+
+
+def test_a_process_that_died_while_it_sent_holds_up_nobody(inbox, clock, hook, made):
+    fail_and_look(inbox, clock, "a")
+    runs = own_process()
+    assert take_lease(inbox, f"runs {runs}", clock.now())
+    assert made.send_due() == 0
+
+    has_ended = runs._replace(pid_ticks=runs.pid_ticks - 1)
+    inbox.apply(update(notifier_table).values(owner=f"died {has_ended}"))
+
+    assert made.send_due() == 1
+
+
+def test_a_process_that_has_sent_leaves_the_next_message_to_any(inbox, clock, hook, made):
+    fail_and_look(inbox, clock, "a")
+    assert made.send_due() == 1
+
+    assert take_lease(inbox, "another", clock.now())
 
 
 class SlowAddress:
@@ -491,6 +512,55 @@ def test_a_line_that_is_no_address_is_named_without_its_words_and_the_others_are
         assert why in " ".join(tested.output.split())
         assert "secret-thing" not in tested.output + caplog.text
     assert hook.titles == ["[billhook] a test message"]
+
+
+REFUSED = {
+    "slack://hunterTwo": "An invalid Slack (second) Token (None) was specified",
+    "discord://hunterTwo": "An invalid Discord Webhook Token (None) was specified",
+    "gotify://hunterTwo": "An invalid Gotify Token (None) was specified",
+    "twilio://hunterTwo:secretToken@nothing": "An invalid Twilio Account SID (***) was specified",
+    "mailto://hunterTwo:secretToken@": "Invalid ~From~ email specified",
+    "matrix://hunterTwo:secretToken@": "Unparseable Matrix URL",
+    "tgram://hunterTwo/": "Unparseable Telegram URL",
+    "nonsense://hunterTwo/secretToken": "Unparseable URL",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_an_address_with_a_part_missing_is_refused_by_what_apprise_says_of_it(line):
+    with pytest.raises(ConfigError) as caught:
+        NotifyAddress(line, 7)
+
+    start = f"BILLHOOK_NOTIFY_FILE, line 7, is no address that apprise knows ({REFUSED[line]}): write one for"
+    assert str(caught.value).startswith(start)
+    assert not any(part in str(caught.value) for part in ("hunterTwo", "secretToken"))
+
+
+@pytest.mark.parametrize("login", [403, 200])
+def test_a_matrix_address_makes_no_account_and_no_room(httpserver, login):
+    def answer(request):
+        paths.append(request.path)
+        found = login if request.path.endswith("/login") else 404
+        body = {"access_token": "t", "user_id": "@u:h", "home_server": "h"} if found == 200 else {}
+        return Response(json.dumps(body), found, content_type="application/json")
+
+    paths: list[str] = []
+    httpserver.expect_request(re.compile(".*")).respond_with_handler(answer)
+    address = NotifyAddress(f"matrix://bot:secretToken@{httpserver.host}:{httpserver.port}/#room?v=3", 1)
+
+    for _ in range(2):
+        assert address.send("title", "body") is not None
+
+    assert any(path.endswith("/login") for path in paths)
+    assert not any(path.endswith(("/register", "/createRoom")) for path in paths), paths
+
+
+@pytest.mark.parametrize("name", _MAKES_ANEW)
+def test_apprise_has_the_methods_by_which_matrix_makes_accounts_and_rooms(name):
+    """The control: under other names they would not be found."""
+    from apprise.plugins.matrix.base import NotifyMatrix
+
+    assert callable(getattr(NotifyMatrix, name))
 
 
 def test_a_file_that_others_may_write_or_that_is_not_there_is_refused(notify_file, tmp_path):

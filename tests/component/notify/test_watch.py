@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billhook.engines import watch
+from billhook.basics.process_identity import own_process
+from billhook.engines import maintenance, watch
+from billhook.engines.maintenance import Maintenance, MaintenanceOptions, WorkerRegistration
 from billhook.engines.watch import WEB_PATIENCE, Watch
 from billhook.errors import InboxUnavailable
 from billhook.extension import get_state
 from billhook.inbox import WorkerRecord
-from billhook.inbox.issues import list_issues
-from billhook.inbox.notifications import looked_at, record_look
+from billhook.inbox.watching.deaths import record_deaths
+from billhook.inbox.watching.issues import list_issues
+from billhook.inbox.watching.notifications import looked_at, record_look
+from support.handler_lists import lists_of
 from support.inbox_view import NOON
 from support.processes import until
+from support.timeouts import scaled
 
 SECOND = timedelta(seconds=1)
 
@@ -45,7 +51,7 @@ def test_the_pause_after_a_look_is_nine_times_as_long_as_the_look_took(inbox, cl
     assert Watch(inbox, clock.now).look_and_send() >= 9 * 0.05
 
 
-@pytest.mark.parametrize(("seconds", "looks"), [(0, False), (44, False), (45, True), (3_600, True)])
+@pytest.mark.parametrize(("seconds", "looks"), [(0, False), (29, False), (30, True), (3_600, True)])
 def test_a_web_process_looks_while_nobody_else_does(inbox, clock, seconds, looks):
     lose_a_worker(inbox, NOON - timedelta(minutes=2))
     record_look(inbox, NOON)
@@ -57,6 +63,107 @@ def test_a_web_process_looks_while_nobody_else_does(inbox, clock, seconds, looks
 
     assert titles(inbox) == (["no worker is alive"] if looks else [])
     assert (looked_at(inbox) == clock.now()) is (looks or not seconds)
+
+
+def test_a_worker_looks_in_vain_for_web_processes_until_it_has_lived_for_30_seconds(
+    inbox, clock, monkeypatch
+):
+    """Workers that die again and again look at each start: nobody else would look any more."""
+    before, seconds = looked_at(inbox), [100.0]
+    monkeypatch.setattr(watch.time, "monotonic", lambda: seconds[0])
+    made = Watch(inbox, clock.now)
+    monkeypatch.setattr(made, "_work", lambda: None)
+    made.start()
+    for after, counts in ((0.0, False), (29.0, False), (30.0, True)):
+        seconds[0] = 100.0 + after
+        made.look_and_send()
+        assert (looked_at(inbox) == before) is not counts
+
+
+def test_a_web_process_goes_on_looking_until_another_process_does(inbox, clock):
+    first, second = Watch(inbox, clock.now), Watch(inbox, clock.now)
+    first._patience = second._patience = WEB_PATIENCE
+    first.look_and_send()
+    lose_a_worker(inbox, NOON - timedelta(minutes=2))
+    clock.advance(seconds=10)
+    second.look_and_send()
+    assert titles(inbox) == []
+
+    first.look_and_send()
+
+    assert titles(inbox) == ["no worker is alive"]
+
+
+def test_a_web_process_that_begins_to_handle_looks_at_once(inbox, clock):
+    """Its watch runs already, and would look in ten seconds."""
+    made = Watch(inbox, clock.now)
+    made.start(WEB_PATIENCE)
+    lose_a_worker(inbox, NOON - timedelta(minutes=2))
+
+    made.start()
+
+    until(lambda: made.is_first_look_over, 5)
+    assert titles(inbox) == ["no worker is alive"]
+    made.stop()
+
+
+class Slow:
+    """Stands for a notifier that takes its time."""
+
+    def __init__(self):
+        self.goes_on = threading.Event()
+
+    def send_due(self):
+        self.goes_on.wait(30)
+
+    def stop(self):
+        self.goes_on.set()
+
+
+def maintained(inbox, clock, notifier=None):
+    made = Watch(inbox, clock.now, notifier)
+    registration = WorkerRegistration(inbox, "the next", "worker", lists_of(inbox))
+    return Maintenance(inbox, MaintenanceOptions(watch=made), registration)
+
+
+def test_a_worker_that_starts_where_others_died_returns_when_that_is_told(inbox, clock):
+    """Of each that died before a process of this machine: the first run may end this one too."""
+    process = own_process()._replace(pid_ticks=1)._asdict()
+    for seconds in (-9, -6, -3):
+        at = NOON + seconds * SECOND
+        inbox.record_worker(WorkerRecord(f"died {seconds}", "worker", 1, at, **process), at)
+        record_deaths(inbox, at + SECOND)
+    made = maintained(inbox, clock)
+
+    made.start(NOON)
+
+    (title,) = titles(inbox)
+    assert title.startswith("workers die again and again: 3 in 1 min")
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("died", "stopping", "seconds"), [(True, False, 0.5), (True, True, 0.0), (False, False, 0.0)]
+)
+def test_a_start_waits_for_no_message_longer_than_its_limit(
+    inbox, clock, monkeypatch, died, stopping, seconds
+):
+    monkeypatch.setattr(maintenance, "FIRST_LOOK_SECONDS", 0.5)
+    if died:
+        process = own_process()._replace(pid_ticks=1)._asdict()
+        inbox.record_worker(WorkerRecord("died", "worker", 1, NOON, **process), NOON)
+    slow = Slow()
+    made = maintained(inbox, clock, slow)
+
+    began = time.monotonic()
+    made.start(NOON, lambda: stopping)
+    took = time.monotonic() - began
+    slow.stop()
+
+    assert took >= seconds
+    assert took < seconds + scaled(0.5)
+    assert inbox.worker_seen_at() == NOON  # known before it takes a run
+    made.close()
 
 
 def test_a_look_is_recorded_every_15_seconds_and_when_the_clock_was_ahead(inbox):

@@ -6,15 +6,18 @@ import asyncio
 import json
 import threading
 import tracemalloc
+from contextlib import suppress
 
 import pytest
 from flask import Flask, current_app, request
 
-from billhook import Billhook, signals
+from billhook import Billhook, Handlers, signals
 from billhook.errors import ConfigError, InboxUnavailable, OutOfResources
+from billhook.events import PingTest
 from billhook.extension import get_state
-from billhook.inbox.pace import read_not_stored
-from billhook.inbox.probe import StartupCheck
+from billhook.inbox import Counted, PutStatus, Receipt
+from billhook.inbox.storing.probe import StartupCheck
+from billhook.inbox.watching.backlog_pace import read_not_stored
 from billhook.receiver import delivery_rules
 from support.processes import until
 from support.signing import PATH, signed
@@ -60,7 +63,7 @@ def answered(application, **request):
 
 def codes(application, **request):
     status, found = answered(application, **request)
-    return status, found["code"]
+    return status, found.get("code")
 
 
 @pytest.fixture
@@ -77,9 +80,14 @@ def application(flask_app):
 
 def test_a_delivery_is_stored_wherever_the_application_is_mounted_at_any_spelling(flask_app, application):
     places = [
-        (PATH, ""), (PATH + "/", ""), ("/api" + PATH, "/api"), ("//webhooks/billing", ""),
+        (PATH, ""), (PATH + "/", ""), ("/api" + PATH, "/api"), (PATH, "/api"), ("//webhooks/billing", ""),
         ("http://receiver" + PATH, ""), ("https://r:1" + PATH, ""),
     ]  # fmt: skip
+
+    async def other_paths(scope, receive, send):
+        pytest.fail(f"{scope['path']} is received in the threads of other paths")
+
+    application._other_paths = other_paths
 
     async def deliver():
         return [
@@ -308,15 +316,17 @@ def test_a_delivery_waits_for_the_check_of_a_database_that_was_slow_at_start(fla
     status, _, _ = asyncio.run(deliver())
 
     assert (status, checked.is_set()) == (200, True)
+    assert committer.startup_check is None  # no later delivery costs a thread for it
 
 
 def test_a_body_over_the_limit_is_413_and_the_rest_of_it_is_read(flask_app, application):
     get_state(flask_app).rules.max_body_bytes = 10
-    left = pieces(*[b"x" * 6] * 4)
+    behind = {"type": "http.disconnect"}
+    left = [*pieces(*[b"x" * 6] * 4)[:3], {"type": "http.request"}, behind]
 
     status, _, _ = asyncio.run(ask(application, headers=signed(), messages=left))
 
-    assert (status, left) == (413, [])
+    assert (status, left) == (413, [behind])
 
 
 def test_a_length_over_the_limit_is_413_before_any_of_the_body_is_read(application):
@@ -339,16 +349,33 @@ def test_a_length_over_the_limit_is_413_before_any_of_the_body_is_read(applicati
     assert (status, order) == (413, ["http.response.start", "http.response.body", "body"])
 
 
-def test_an_endless_body_is_drained_up_to_a_limit(application):
+def test_the_rest_of_a_refused_body_is_awaited_as_long_as_a_body(flask_app):
+    rules = get_state(flask_app).rules
+    rules.max_body_bytes, rules.body_seconds = 1, 0.05
+    application, taken = Billhook().asgi_app(flask_app), []
+
+    async def receive():
+        taken.append(1)
+        await asyncio.sleep(60 * (len(taken) - 1))
+        return {"type": "http.request", "body": b"xx", "more_body": True}
+
+    request = ask(application, headers=signed(), messages=receive)
+    status, _, _ = asyncio.run(asyncio.wait_for(request, 20))
+
+    assert (status, len(taken)) == (413, 2)
+
+
+def test_an_endless_body_is_drained_up_to_a_limit(flask_app, application):
+    get_state(flask_app).rules.max_body_bytes = 10
     taken = []
 
     async def receive():
         taken.append(1)
-        return {"type": "http.request", "body": b"x" * 300_000, "more_body": True}
+        return {"type": "http.request", "body": b"x" * (delivery_rules.DRAIN_BYTES // 4), "more_body": True}
 
     status, _, _ = asyncio.run(ask(application, headers=signed(), messages=receive))
 
-    assert (status, len(taken)) == (413, 5)
+    assert (status, len(taken)) == (413, 6)  # one that is refused, and one beyond the limit
 
 
 def test_a_body_that_is_shorter_than_its_length_is_400(flask_app, application):
@@ -386,6 +413,19 @@ def test_a_body_that_does_not_arrive_in_time_is_400_at_any_spelling(flask_app):
     assert found == [(400, "incomplete_body")] * 2
 
 
+def test_the_time_of_a_body_is_over_where_its_server_loses_the_cancellation(flask_app):
+    """As `asyncio.wait_for` does until Python 3.12."""
+    get_state(flask_app).rules.body_seconds = 0.05
+
+    async def receive():
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        return pieces(b"{}")[0]
+
+    application = Billhook().asgi_app(flask_app)
+    assert codes(application, headers=signed(), messages=receive) == (400, "incomplete_body")
+
+
 @pytest.mark.parametrize("verified", [False, True])
 def test_without_memory_the_response_is_503_and_a_verified_delivery_is_counted_as_not_stored(
     flask_app, application, monkeypatch, verified
@@ -405,7 +445,7 @@ def test_without_memory_the_response_is_503_and_a_verified_delivery_is_counted_a
 
 
 def test_where_no_thread_can_be_started_pages_and_observed_deliveries_are_503(
-    flask_app, application, monkeypatch
+    flask_app, application, monkeypatch, caplog
 ):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
@@ -428,6 +468,26 @@ def test_where_no_thread_can_be_started_pages_and_observed_deliveries_are_503(
     assert (delivery[0], b"retry-after" in delivery[1]) == (503, True)
     assert later[0] == 200
     assert called == [b"later"]
+    assert "request refused by the server with 503" in caplog.text
+
+
+def test_a_commit_has_what_reading_has_left_of_the_deadline(flask_app, application, monkeypatch):
+    limits, seconds = [], get_state(flask_app).rules.deadline_seconds
+
+    async def put(delivery, left):
+        limits.append(left)
+        return Receipt(PutStatus.ACCEPTED, 1, delivery.event_type)
+
+    async def receive():
+        loop = asyncio.get_running_loop()
+        now = loop.time
+        loop.time = lambda: now() + seconds - 1  # what reading took
+        return pieces(b"{}")[0]
+
+    monkeypatch.setattr(get_state(flask_app).inbox, "put_async", put)
+
+    assert codes(application, headers=signed(), messages=receive)[0] == 200
+    assert limits[0] <= 1
 
 
 @pytest.mark.parametrize("error", [RuntimeError("another"), MemoryError("late")])
@@ -458,6 +518,51 @@ def test_the_lifespan_starts_the_engine_and_stops_it(app_with):
     asyncio.run(Billhook().asgi_app(app)({"type": "lifespan"}, receive, send))
 
     assert sent == [("lifespan.startup.complete", True), ("lifespan.shutdown.complete", False)]
+
+
+async def lifespan(application, step):
+    """Serve one life: between its startup and its shutdown, `step` is awaited."""
+    sent = []
+
+    async def receive():
+        if not sent:
+            return {"type": "lifespan.startup"}
+        await step()
+        return {"type": "lifespan.shutdown"}
+
+    async def send(message):
+        sent.append(message["type"])
+
+    await application({"type": "lifespan"}, receive, send)
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+@pytest.mark.parametrize("engine", ["thread", "inline", "worker"])
+def test_each_further_lifespan_receives_handles_and_counts_again(app_with, engine):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="note")(lambda event, delivery: calls.append(delivery.key))
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE=engine)
+    state, application, answers = get_state(app), Billhook().asgi_app(app), []
+
+    def a_life(number):
+        async def step():
+            both = [signed(b"{}", message_id=f"m{number}"), {}]
+            answers.extend([(await ask(application, headers=headers))[0] for headers in both])
+            if engine == "thread":
+                await asyncio.to_thread(until, lambda: calls[-1:] == [f"m{number}"])
+
+        asyncio.run(lifespan(application, step))
+
+    for number in range(3):
+        a_life(number)
+        between, _ = codes(application, headers=signed(b"{}", message_id="between"))
+        assert between == 503  # no server is there: nothing starts by itself
+        state.close()  # another time, as at the process's end
+
+    assert answers == [200, 401] * 3
+    assert calls == ([] if engine == "worker" else ["m0", "m1", "m2"])
+    refused = state.inbox.read_counts(only=[Counted.REFUSED])
+    assert sum(each.number for each in refused.values()) >= 3
 
 
 def test_an_app_without_billhook_has_no_asgi_application():

@@ -259,3 +259,25 @@ def test_one_thread_watches_all_readings(pair):
         names = [thread.name for thread in threading.enumerate() if thread not in before]
 
     assert names == ["billhook-slow-bodies"]
+
+
+def test_a_body_in_one_piece_is_not_copied():
+    body = b"abcde"
+
+    assert read_body(environ(Stream(body), "5"), 5) is body
+
+
+def test_the_end_of_a_slow_body_leaves_its_encryption_alone():
+    """After its own `shutdown` a TLS socket would go on in plain text."""
+    unwrapped = []
+
+    class Encrypted(socket.socket):
+        def shutdown(self, how):
+            unwrapped.append(how)
+            super().shutdown(how)
+
+    ours, theirs = socket.socketpair()
+    with theirs, Encrypted(fileno=ours.detach()) as connection, BodyDeadline(0.01).reading(connection):
+        received = connection.recv(1)
+
+    assert (received, unwrapped) == (b"", [])

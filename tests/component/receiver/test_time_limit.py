@@ -9,10 +9,11 @@ from asyncio import Timeout
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack
+from types import SimpleNamespace
 
 import pytest
 
-from billhook.receiver.time_limit import _SWEEP_AT_MOST, TimeLimit
+from billhook.receiver.time_limit import _SWEEP_AT_MOST, _SWEEP_SECONDS, TimeLimit, _Limited, _Waiting
 
 
 def limited(limit: TimeLimit):
@@ -159,3 +160,15 @@ def test_an_error_within_the_limit_is_raised_as_it_is():
 
     with pytest.raises(KeyError, match="inside"):
         asyncio.run(main())
+
+
+def test_the_loop_serves_others_between_two_sweeps():
+    timers = []
+    loop = SimpleNamespace(time=lambda: 5.0, call_at=lambda at, *_: timers.append(at))
+    waiting = _Waiting(1.0)
+    for _ in range(_SWEEP_AT_MOST + 1):
+        waiting.due[_Limited(waiting, SimpleNamespace(cancel=lambda: None), loop)] = 5.0
+
+    waiting.sweep(loop)
+
+    assert (len(waiting.due), timers) == (1, [5.0 + _SWEEP_SECONDS])

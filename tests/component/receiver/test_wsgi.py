@@ -14,14 +14,14 @@ from werkzeug.test import create_environ
 
 from billhook import Source
 from billhook.events import EVENT_TYPES
-from billhook.inbox import Counted
-from billhook.inbox.condition_checks import Facts
-from billhook.inbox.conditions import judge
-from billhook.inbox.issue_updates import update_issues
-from billhook.inbox.issues import list_issues
-from billhook.inbox.occurrences import IssueKind
+from billhook.inbox import Counted, PutStatus, Receipt
+from billhook.inbox.watching.conditions import Facts
+from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.issues import list_issues
+from billhook.inbox.watching.judgement import judge
+from billhook.inbox.watching.occurrences import IssueKind
 from billhook.receiver.delivery_rules import DeliveryRules
-from billhook.receiver.wsgi import TAKEN, WsgiReceiver
+from billhook.receiver.wsgi import TAKEN, TakenBody, WsgiReceiver
 from support.inbox_view import LONG_DEADLINE_SECONDS, rows
 from support.signing import SECRET, signed
 from support.templates import new_inbox
@@ -312,6 +312,27 @@ def test_reading_takes_its_time_from_the_deadline(inbox, clock, woken, gunicorn)
 
     assert answer.status == 400
     assert time.monotonic() - started < scaled(1)
+
+
+def test_a_commit_has_what_reading_has_left_of_the_deadline(receiver, inbox, monkeypatch):
+    limits = []
+
+    def put(delivery, seconds):
+        limits.append(seconds)
+        return Receipt(PutStatus.ACCEPTED, 1, delivery.event_type)
+
+    monkeypatch.setattr(inbox, "put", put)
+    receiver.accept(environ(), SOURCE, TakenBody(b"{}", None, None, LONG_DEADLINE_SECONDS - 1))
+
+    assert limits[0] <= 1
+
+
+def test_a_refusal_holds_no_frames_and_with_them_what_was_read(receiver):
+    with Flask("shop").request_context({**create_environ(), **environ(b"x" * 101)}):
+        receiver.take_body(None, None)
+        taken = request.environ[TAKEN]
+
+    assert (taken.refusal.cause, taken.refusal.__traceback__) == ("body_too_large", None)
 
 
 def test_the_rest_of_a_refused_body_is_read_under_gunicorn_only(receiver, gunicorn):

@@ -32,6 +32,15 @@ def test_a_second_sandbox_on_one_database_is_refused_until_the_first_has_ended(s
     Sandbox(SandboxOptions(database_url=sandbox_url)).close()
 
 
+def test_a_link_that_was_planted_as_its_lock_is_refused_and_makes_no_file(tmp_path: Path) -> None:
+    (tmp_path / "sandbox.db.lock").symlink_to(tmp_path / "victim")
+
+    with pytest.raises(ConfigError, match="cannot be opened: Too many levels of symbolic links"):
+        Sandbox(SandboxOptions(database_url=f"sqlite:///{tmp_path / 'sandbox.db'}"))
+
+    assert not (tmp_path / "victim").exists()
+
+
 def test_every_file_of_the_database_is_its_owners_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:

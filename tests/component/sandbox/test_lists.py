@@ -26,7 +26,7 @@ def test_a_limit_is_a_whole_number_from_1_to_1000_and_any_other_is_refused(sandb
 
 
 HOSTILE_CURSORS = (
-    "", "x", "=", "1", "None", "null", "ü", "%00", "%FF", "../..", "' OR 1=1 --", "A" * 10_000,
+    "x", "=", "1", "None", "null", "ü", "%00", "%FF", "../..", "' OR 1=1 --", "A" * 10_000,
     cursor_of("after:1"), cursor_of("customer:1"), cursor_of("catalog_product:-1"),
     cursor_of("catalog_product:01"), cursor_of("catalog_product:1 "), cursor_of("catalog_product:"),
     cursor_of("catalog_product:1.0"), cursor_of("catalog_product:" + "9" * 20),
@@ -88,4 +88,24 @@ def test_every_list_is_read_page_by_page_in_the_order_in_which_its_things_came(s
                 one is first,
                 one is not first,
             )
+        assert sandbox.ok("GET", f"{path}cursor=") == whole, path
         check_refused(wrong, ["limit", "cursor"])
+
+
+def test_a_list_of_an_unknown_customer_is_an_empty_one(sandbox: Running) -> None:
+    ways = [
+        f"{path}?{name}={value}"
+        for path, names in {
+            "/contracts": ("customerId", "customerExternalId"),
+            "/invoices": ("customerId",),
+            "/credits": ("customerId",),
+            "/events": ("startTime=2026-01-01&endTime=2026-02-01&customerAlias",),
+        }.items()
+        for name in names
+        for value in ("nobody", "", "%F0%9F%92%A9", "a" * 300)
+    ]
+
+    for way in ways:
+        answer = sandbox.ok("GET", way)
+        (items,) = (value for name, value in answer.items() if isinstance(value, list))
+        assert (items, answer["total"], answer["hasMore"], answer["nextCursor"]) == ([], 0, False, None), way

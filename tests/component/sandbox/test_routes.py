@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 
+import pytest
+
 from billhook.sandbox.sandbox import GROUPS
-from support.sandbox import INVALID, NOT_FOUND, NOT_JSON, Running
+from support.sandbox import API_TOKEN, INVALID, NOT_FOUND, NOT_JSON, Running
 
 PARAMETER = re.compile(r"\{[A-Za-z]+\}")
 
@@ -65,3 +69,30 @@ def test_a_body_that_is_sent_is_json_and_one_that_is_needed_is_sent(sandbox: Run
     }
 
     assert {what: answer.error() for what, answer in answers.items()} == dict.fromkeys(answers, NOT_JSON)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "br", "deflate", "gzip, identity", "x"])
+def test_a_compressed_body_is_refused_by_its_name_and_never_read_as_json(
+    sandbox: Running, encoding: str
+) -> None:
+    bodies = {
+        ("POST", "/login"): {"refreshToken": API_TOKEN},
+        ("POST", "/catalogProducts"): {"name": "API calls"},
+        ("PUT", "/events"): {"events": []},
+        ("POST", "/v2/events"): {"events": []},
+        ("POST", "/_sandbox/flush"): {},
+    }
+
+    for (method, path), body in bodies.items():
+        for raw in (gzip.compress(json.dumps(body).encode()), json.dumps(body).encode()):
+            answer = sandbox.call(method, path, raw, Content_Encoding=encoding)
+            assert answer.error() == (415, "invalid_request_error", "unsupported_content_encoding"), path
+            assert "Content-Encoding" in answer.json["message"]
+    assert sandbox.ok("GET", "/catalogProducts")["total"] == 0
+
+
+@pytest.mark.parametrize("encoding", ["identity", " Identity ", ""])
+def test_identity_is_no_encoding(sandbox: Running, encoding: str) -> None:
+    answer = sandbox.call("POST", "/catalogProducts", {"name": "API calls"}, Content_Encoding=encoding)
+
+    assert answer.status == 200

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from billhook.sandbox.billing import daily_usage, meters
+from billhook.sandbox.billing.usage import daily_usage, meters
 from support.sandbox import Answer, Running, check_refused
 from support.scenarios import STARTED, Customer, invoices, metered
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,9 +24,10 @@ from aiosmtpd.controller import Controller
 
 from support.acceptance.senders import Line, body_of
 from support.acceptance.small_disk import SmallDisk
-from support.acceptance.stack import HERE, Process, Stack
+from support.acceptance.stack import HERE, UP_SECONDS, Process, Stack
 from support.examples import free_port
-from support.processes import run_command
+from support.inbox_view import incoming, open_inbox
+from support.processes import run_command, until
 from support.proxy import Proxy
 from support.server import request
 from support.signing import PATH, signed
@@ -166,6 +168,9 @@ class Night(Stack):
         super().__init__(folder, inbox_url, **usual | settings)
         self._notified = {"BILLHOOK_NOTIFY_FILE": str(self.people.file)}
         self._line = Line(self.port)
+        self.web: Process | None = None
+        self._is_over = threading.Event()
+        self._storing: threading.Thread | None = None
 
     def begin(self) -> None:
         """Start the web process; on a small disk, the others enter its file system."""
@@ -177,6 +182,37 @@ class Night(Stack):
         """Start a worker that is started again when it dies."""
         self.units.append(Unit(self, **self._notified | environment))
         return self.units[-1]
+
+    def start_all(self, by: str, **environment: str) -> None:
+        """Start one program that receives and handles: `serve`, or gunicorn with the engine `thread`."""
+        told = self._notified | environment
+        if by == "thread":
+            self.web = self.start_web(workers=2, BILLHOOK_ENGINE="thread", **told)
+            return
+        bind = ("--bind", f"fd://{self._listener.fileno()}", "--workers", "1")
+        self.web = self._start("web", [sys.executable, "-m", "billhook", "serve", *bind], told)
+        until(lambda: self.web.says("server listening on"), UP_SECONDS)
+
+    def keep_storing(self, word: str, event_type: str, body: bytes, number: int = 60) -> None:
+        """Store so many deliveries with keys of this word, one a second, until the night is over.
+
+        Over HTTP where there is a web process: with the engine `thread` a request starts it.
+        """
+
+        def store() -> None:
+            with contextlib.closing(open_inbox(self.where)) as inbox:
+                for key in (f"{word}-{each}" for each in range(number)):
+                    if self.web is None:
+                        at = datetime.now(UTC)
+                        inbox.put(incoming(key, event_type=event_type, body=body, at=at))
+                    else:
+                        with contextlib.suppress(Exception):  # who answers may die
+                            self.send(key, event_type=event_type, body=body)
+                    if self._is_over.wait(1):
+                        return
+
+        self._storing = threading.Thread(target=store, daemon=True)
+        self._storing.start()
 
     def start_notifier(self) -> Process:
         """Start what the timer unit does."""
@@ -220,6 +256,9 @@ class Night(Stack):
 
     def close(self) -> None:
         """Nothing of it stays."""
+        self._is_over.set()
+        if self._storing is not None:
+            self._storing.join(30)
         for unit in self.units:
             unit.stop()
         super().close()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 
+from pydantic import field_validator
+
 from billhook import Delivery, Handlers
-from billhook.events import ContractCreated, InvoiceApproved, PingTest
+from billhook.events import ContractCreated, Event, InvoiceApproved, PingTest
 
 handlers = Handlers()
 
@@ -32,6 +35,38 @@ def book(event: InvoiceApproved | PingTest, delivery: Delivery) -> None:
 def limited(event: ContractCreated) -> None:
     """Do nothing, seldom."""
 
+
+class NightOrder(Event):
+    """An event of our own, whose model ends the process that reads it."""
+
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def end(cls, number: int) -> int:
+        """End it at once, as a fault in a library in C does."""
+        os._exit(9)
+
+
+@handlers.on(NightOrder, name="pack")
+def pack(event: NightOrder) -> None:
+    """Be never called."""
+
+
+def die_after_start(seconds: float) -> None:
+    """End this process so long after its engine begins, whichever thread that is in."""
+    while not any(thread.name == "billhook-shutdown" for thread in threading.enumerate()):
+        time.sleep(0.01)
+    time.sleep(seconds)
+    os._exit(9)
+
+
+if os.environ.get("NIGHT_DIES_AFTER"):
+    threading.Thread(
+        target=die_after_start, args=(float(os.environ["NIGHT_DIES_AFTER"]),), daemon=True
+    ).start()
+if os.environ.get("NIGHT_CANNOT_LOAD") and "--watched" in sys.argv:
+    raise RuntimeError("a module is missing")
 
 if os.environ.get("BILLHOOK_RELEASE") == "new":
 

@@ -218,3 +218,13 @@ def test_what_is_well_is_told_with_its_age_and_number(tmp_path):
     assert clock_text(setup) == "no delivery says when it was signed"
     settings.secrets_file = None
     assert secret_files_text(setup) == "no option names one"
+
+
+@pytest.mark.parametrize(("own_app", "worker_class", "found"), [
+    (True, OUR_OWN["worker_class"], [("warning", "gunicorn-worker-class")]),
+    (False, OUR_OWN["worker_class"], []), (True, "gthread", []),
+])  # fmt: skip
+def test_a_worker_class_that_does_not_start_a_flask_app_is_named(own_app, worker_class, found):
+    settings = {**OUR_OWN, "worker_class": worker_class}
+
+    assert codes(gunicorn_findings(settings, 2.5, own_app=own_app)) == found

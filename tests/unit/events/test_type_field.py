@@ -6,10 +6,10 @@ import string
 
 import pytest
 
+from billhook.basics.type_names import ANY_TYPE_NAME, TYPE_NAME, is_path
 from billhook.errors import InvalidJSON, InvalidPayload
 from billhook.events import InvoiceApproved, UnknownEvent
 from billhook.events.type_field import parse_unread, read_type, with_type, write_type
-from billhook.type_names import ANY_TYPE_NAME, TYPE_NAME, is_path
 
 APPROVED = b'{"type":"InvoiceApproved","invoiceId":"inv_1","date":"2026-01-15T09:30:00Z"}'
 

@@ -39,6 +39,7 @@ def test_options_that_are_set_are_told_in_words():
         InvoiceApproved,
         aliases=["old", "older"], retry=[10, 60], timeout_seconds=90, sources=("eu",),
         at_most=2, rate="90/min", pause_after=5, ordered_by="invoice_id", newest_only=True,
+        newest_by="date",
         identity=("date",), identity_window_seconds=60,
     )(lambda event: None)  # fmt: skip
     ((_, handler),) = handlers.freeze()
@@ -47,7 +48,7 @@ def test_options_that_are_set_are_told_in_words():
         "time-out": "1 min 30 s",
         "retries": "after 10 s, 1 min",
         "limits": "at most 2 at once\n90/min\npauses after 5 failures in a row",
-        "ordered by": "invoice_id\nnewest only",
+        "ordered by": "invoice_id\nnewest only\nnewest by date",
         "identity": "date\nfor 60 s",
         "sources": "eu",
         "formerly": "old\nolder",

@@ -7,12 +7,13 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from billhook.events import InvoiceApproved, PaymentFailed, parse_event, sample
-from billhook.handlers.field_keys import LONGEST, content_digest, order_key
+from billhook.handlers.field_keys import LONGEST, content_digest, newest_key, order_key
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 
@@ -166,3 +167,38 @@ def test_a_digest_covers_the_named_fields_in_any_order_of_one_source_and_one_eve
     assert both[0] == both[1]
     others = {content_digest("s", each, by_id) for each in (approved, failed)}
     assert len({one, both[0], content_digest("t", event, by_id), *others}) == 5
+
+
+# --- what says how new an event is ----------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.integers(-(10**9), 10**9),
+    st.decimals(allow_nan=False, allow_infinity=False, places=6),
+    st.sampled_from([Decimal("1e-30"), Decimal("-1e30"), Decimal("-1.2"), Decimal("-1.23"), 0.1, -0.0]),
+)
+MOMENTS = st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))]))
+
+
+@given(st.one_of(*(st.tuples(kind, kind) for kind in (NUMBERS, MOMENTS, st.dates(), st.text(max_size=40)))))
+def test_keys_sort_as_the_values_do(pair):
+    def comparable(value):
+        return Decimal(str(value)) if isinstance(value, int | float) else value
+
+    one, other = map(comparable, pair)
+
+    assert (newest_key(pair[0]) < newest_key(pair[1])) == (one < other)
+    assert (newest_key(pair[0]) == newest_key(pair[1])) == (one == other)
+
+
+def test_what_does_not_say_how_new_it_is_has_an_empty_key_and_long_texts_are_cut():
+    assert [newest_key(value) for value in (None, Decimal("NaN"), float("inf"))] == [""] * 3
+    assert newest_key(Colour.RED) == newest_key("red") != ""
+    assert newest_key(NOON.replace(tzinfo=None)) == newest_key(NOON)
+    assert newest_key("a" * 500) == newest_key("a" * 600)
+    assert set(newest_key("é\0\ud800")) <= set("0123456789abcdef")
+
+
+@pytest.mark.parametrize("value", [True, ["a"], {"a": 1}, b"a", Fraction(1, 3)])
+def test_other_kinds_of_values_are_refused(value):
+    with pytest.raises(TypeError, match=f"newest_by is a {type(value).__name__}: a date, a number or a text"):
+        newest_key(value)

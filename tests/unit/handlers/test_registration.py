@@ -229,6 +229,28 @@ def test_a_handler_is_connected_to_the_signals_of_its_events_for_one_app(sender)
     assert of(Sender(), "PingTest") == []
 
 
+class Shop:
+    """Has receivers that are bound methods."""
+
+    def a(self, sender, *, event, delivery): ...
+    def b(self, sender, *, event, delivery): ...
+
+
+def test_handlers_are_in_the_order_in_which_they_were_registered(sender):
+    """Blinker gives them in the order of their addresses, which many would have by no chance."""
+    handlers, shop, prefix = Handlers(), Shop(), f"{__name__}.Shop."
+    names = [f"h{number * 7 % 30}" for number in range(30)]
+    for name in names:
+        handlers.on(PingTest, name=name)(lambda event: None)
+    signals.ping_test.connect(shop.b, sender=sender)
+    connect(handlers.freeze(), sender)
+    signals.ping_test.connect(shop.a, sender=sender)
+
+    others = ConnectedHandlers(Sender()).names("PingTest")
+    named = [name for name in ConnectedHandlers(sender).names("PingTest") if name not in others]
+    assert named == [f"{prefix}b", *names, f"{prefix}a"]
+
+
 def test_every_event_has_its_signal_before_any_app_does():
     for model in EVENT_TYPES.values():
         assert getattr(signals, model.signal_name).name == model.signal_name

@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 
 import pytest
+from markupsafe import escape
 
 from billhook.pages.pages import Visitor
 
@@ -129,6 +130,8 @@ def test_a_form_from_elsewhere_is_refused_though_its_token_is_good(site, headers
 
     assert refused.status_code == 403
     assert "not sent from a page of this site" in refused.text
+    assert str(escape(f"its Origin is {headers.get('Origin', 'none')}, and")) in refused.text
+    assert "Host is localhost." in refused.text
     assert made.changes == []
     assert send(made, token).status_code == 303  # the control: the token was good
 

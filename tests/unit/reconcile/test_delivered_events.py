@@ -20,7 +20,7 @@ from billhook.events import (
     InvoiceApproved,
     sample,
 )
-from billhook.inbox.searches import ReadBody
+from billhook.inbox.reading.searches import ReadBody
 from billhook.reconcile import DeliveredEvents, MissingEvent, synthetic
 from billhook.reconcile.delivered_events import PROVING_TYPES, CreditChange
 from billhook.resources import Contract, Invoice

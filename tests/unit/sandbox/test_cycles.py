@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from billhook.sandbox.billing.cycles import ContractRecord, cycle_at, next_end_date
+from billhook.sandbox.billing.usage.cycles import ContractRecord, cycle_at, next_end_date
 from support.scenarios import STARTED
 
 

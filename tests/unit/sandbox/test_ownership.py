@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billhook.sandbox.billing.contracts import Seller, last_days, owned_spans
+from billhook.sandbox.billing.contracts.contracts import Seller, last_days, owned_spans
 
 DAYS = 4
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)

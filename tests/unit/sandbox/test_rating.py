@@ -7,6 +7,7 @@ stories of component/sandbox/bills.toml.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -17,9 +18,9 @@ from hypothesis import strategies as st
 from billhook.errors import SandboxError
 from billhook.fields import strict_json
 from billhook.resources import Commitment, ContractProduct, Discount
-from billhook.sandbox.billing.money import ZERO
 from billhook.sandbox.billing.new_contracts import check_product
-from billhook.sandbox.billing.rating import (
+from billhook.sandbox.billing.usage.money import ZERO
+from billhook.sandbox.billing.usage.rating import (
     NO_COMMITMENT,
     Charge,
     CommitmentTerms,
@@ -185,7 +186,25 @@ def test_credits_used_and_money_due_add_up_to_the_usage(
     assert told.credits_used + told.due.money == told.usage
     assert min(told.credits_used, told.due.money, told.due.units) >= 0
     paid_for = told.usage > 0 and told.due.money == 0
-    assert told.due.units == (ZERO if paid_for else max(units - part.included.units - by_units, ZERO))
+    most = ZERO if paid_for else max(units - part.included.units - by_units, ZERO)
+    assert told.due.units <= most if by_money else told.due.units == most
+    drawn = rate(replace(part, covered=part.covered.plus(UsageAmount(units=told.due.units))))
+    assert drawn.excess == told.excess
+
+
+@given(tiers(), amounts, amounts, amounts, amounts)
+def test_what_credits_have_paid_beyond_the_usage_is_in_excess(
+    by_tier: tuple[Tier, ...], units: Decimal, promised: Decimal, by_units: Decimal, by_money: Decimal
+) -> None:
+    part = PricedUsage(terms=PriceTerms(tiers=by_tier), units=units, covered=UsageAmount(by_units, by_money))
+    part = apply_commitment([part], CommitmentTerms(units=promised))[0]
+
+    told = rate(part)
+    rest = replace(part, covered=part.covered.plus(told.excess, -1))
+
+    assert rate(rest) == replace(told, excess=UsageAmount())
+    assert 0 <= rest.covered.units <= max(units - part.included.units, ZERO)
+    assert 0 <= rest.covered.money <= told.usage
 
 
 @given(tiers(), amounts, amounts, shares, amounts)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from billhook.sandbox.billing.rating import (
+from billhook.sandbox.billing.usage.rating import (
     CommitmentTerms,
     PricedUsage,
     PriceTerms,

@@ -7,9 +7,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billhook.sandbox.billing.money import ZERO
-from billhook.sandbox.billing.rating import Tier
-from billhook.sandbox.billing.thresholds import (
+from billhook.sandbox.billing.usage.money import ZERO
+from billhook.sandbox.billing.usage.rating import Tier
+from billhook.sandbox.billing.usage.thresholds import (
     MAX_RECURRING_AT_ONCE,
     ThresholdRule,
     exceeds_final_tier,

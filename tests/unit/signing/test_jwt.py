@@ -27,7 +27,7 @@ from billhook.errors import (
     TimestampTooOld,
     WeakSecret,
 )
-from billhook.program import install_command
+from billhook.errors.program import install_command
 from billhook.signing import BodyJWT
 from support.signing_cases import (
     NOW,

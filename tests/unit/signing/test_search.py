@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from billhook.errors import ConfigError
-from billhook.program import install_command
+from billhook.errors.program import install_command
 from billhook.signing import SignatureTemplate, StandardWebhooks, TimestampedHMAC, TimestampedRSA
 from billhook.signing.search import SearchResult, finder, search
 from support.sender_recipes import RECORDINGS, SOURCES
@@ -373,7 +373,9 @@ def test_32_bytes_for_which_anyone_can_sign_are_no_public_key():
 
 
 def test_a_weak_secret_is_the_reason_and_not_a_scheme():
-    for content, form in ((BODY, "{}"), (f"{TIMESTAMP}.".encode() + BODY, f"t={TIMESTAMP},v1={{}}")):
+    timed = f"{TIMESTAMP}.".encode() + BODY
+    lists = [f"t={TIMESTAMP},v1={{}}", f"t={TIMESTAMP}, v1={{}}"]
+    for content, form in ((BODY, "{}"), *((timed, one) for one in lists)):
         kind, said = the_miss({"X-Sig": form.format(hmac_of(content, "short").hex())}, BODY, "short")
         assert kind == "template"
         assert "for which no scheme of billhook can be configured: a secret of 5 bytes is too short" in said

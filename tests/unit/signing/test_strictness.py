@@ -179,7 +179,8 @@ NO_VERSIONS = [
 NO_ENTRIES = [
     "", ",", "=", "t", f"v1={HEX}", f"t={TIMESTAMP},t={TIMESTAMP},v1={HEX}", f"t={TIMESTAMP},v1={HEX},",
     f"t={TIMESTAMP}, v1", f"=1,t={TIMESTAMP}", f" t={TIMESTAMP},v1={HEX}", f"t=={TIMESTAMP}", "\ud800",
-    f"t={TIMESTAMP},v1={HEX},t={TIMESTAMP + 1},v1={HEX}", "\0", "t=,v1=", "," * 8000,
+    f"t={TIMESTAMP},v1={HEX},t={TIMESTAMP + 1},v1={HEX}", f"t={TIMESTAMP}, t={TIMESTAMP}, v1={HEX}",
+    "\0", "t=,v1=", "," * 8000,
 ]  # fmt: skip
 
 
@@ -189,6 +190,14 @@ def test_a_header_that_is_no_list_of_signatures_is_malformed():
         refuse(STANDARD, changed(STANDARD, webhook_signature=value), match="webhook-signature")
     for value in NO_ENTRIES:
         refuse(TIMED_HMAC, changed(TIMED_HMAC, X_Webhook_Signature=value), match="X-Webhook-Signature")
+
+
+def test_blanks_behind_the_separators_of_a_list_are_read():
+    good = TIMED_HMAC.sign().headers["X-Webhook-Signature"]
+    time, signature = good.split(",")
+
+    for value in (f"{time}, {signature}", f"{time},\t {signature}", f"v0=x, {time}, v1={HEX}, {signature}"):
+        TIMED_HMAC.verify(changed(TIMED_HMAC, X_Webhook_Signature=value), tolerance_seconds=10**12)
 
 
 def test_a_malformed_entry_spoils_the_list_though_another_is_good():

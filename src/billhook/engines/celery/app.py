@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
+from billhook.basics.engine_kinds import CELERY
+from billhook.engines.messages.named import find_named
 from billhook.errors import ConfigError, MissingExtra
 
 PICKLE = "application/x-python-serialize"
@@ -25,39 +26,8 @@ def find_celery(extensions: Mapping[str, Any], path: str | None) -> Any:
         from celery import Celery
     except ImportError:
         raise MissingExtra("BILLHOOK_ENGINE=celery", "celery") from None
-    if path is not None:
-        name, found = f"BILLHOOK_CELERY_APP {path!r}", _import(path)
-    elif "celery" in extensions:
-        name, found = 'app.extensions["celery"]', extensions["celery"]
-    else:
-        raise ConfigError(
-            "BILLHOOK_ENGINE is celery, and there is no Celery app: put yours into "
-            'app.extensions["celery"] before Billhook.init_app, or name it in '
-            "BILLHOOK_CELERY_APP, as myshop.tasks:celery"
-        )
-    if not isinstance(found, Celery):
-        raise ConfigError(f"{name} is no Celery app but a {type(found).__name__}")
-    return found
-
-
-def _import(path: str) -> Any:
-    module_name, colon, attribute = path.partition(":")
-    if not (module_name and colon and attribute):
-        raise ConfigError(f"BILLHOOK_CELERY_APP is {path!r}: write MODULE:NAME, as myshop.tasks:celery")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        # A module that the user's module imports is missing: that is another mistake, and keeps its trace.
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise ConfigError(f"BILLHOOK_CELERY_APP {path!r}: there is no module {module_name!r} here") from None
-    try:
-        return getattr(module, attribute)
-    except AttributeError:
-        raise ConfigError(
-            f"BILLHOOK_CELERY_APP {path!r}: there is no {attribute!r} in that module, or not yet: a module "
-            "that makes the Flask app cannot hold its Celery app too"
-        ) from None
+    example = "myshop.tasks:celery"
+    return find_named(Celery, "Celery app", CELERY.name, "BILLHOOK_CELERY_APP", example, path, extensions)
 
 
 def check_settings(celery: Any) -> None:

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that billhook.inbox.revision hands over."""
+"""Alembic's entry: runs the migrations on the connection that billhook.inbox.tables.revision hands over."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from alembic import context
 from alembic.runtime.migration import MigrationContext, MigrationInfo
 from sqlalchemy import null, update
 
-from billhook.inbox.schema import metadata, version
+from billhook.inbox.tables.schema import metadata, version
 
 connection = context.config.attributes["connection"]
 

@@ -18,11 +18,8 @@ from sqlalchemy import URL, Connection, Engine, TableClause, create_engine, even
 from sqlalchemy.exc import DBAPIError, InvalidRequestError, NotSupportedError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from billhook.concurrency import reset_in_child
+from billhook.basics.concurrency import reset_in_child
 from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden
-from billhook.inbox.database import Database
-from billhook.inbox.dialect import with_own
-from billhook.inbox.facts import RowSecurity
 from billhook.inbox.postgres import roles
 from billhook.inbox.postgres.clock import SERVER_TIME, ServerClock
 from billhook.inbox.postgres.dialect import POSTGRES
@@ -44,14 +41,17 @@ from billhook.inbox.postgres.driver import (
 )
 from billhook.inbox.postgres.facts import PostgresFacts, read_facts
 from billhook.inbox.postgres.waker import PostgresWaker
-from billhook.inbox.records import NewDelivery
-from billhook.inbox.revision import verify, verify_opened
-from billhook.inbox.schema import version
+from billhook.inbox.tables.database import Database
+from billhook.inbox.tables.dialect import with_own
+from billhook.inbox.tables.facts import RowSecurity
+from billhook.inbox.tables.records import NewDelivery
+from billhook.inbox.tables.revision import verify, verify_opened
+from billhook.inbox.tables.schema import version
 
 logger = logging.getLogger("billhook.inbox")
 
 STATEMENT_TIMEOUT_SECONDS = 10.0
-"""How long one statement may take. A request gives up sooner: see billhook.inbox.committer."""
+"""How long one statement may take. A request gives up sooner: see billhook.inbox.storing.committer."""
 NOTIFY_TIMEOUT_SECONDS = 2.0
 """How long a notification may take: it is sent between two batches."""
 _MIGRATING = 0x62696C6C  # "bill": the advisory lock of the migrations
@@ -71,7 +71,7 @@ _FAILURES = (DBAPIError, InvalidRequestError, PoolTimeout, psycopg.Error, OSErro
 
 
 class PostgresDatabase(Database):
-    """Connections to one PostgreSQL database, opened anew in every process. See billhook.inbox.database."""
+    """Connections to one PostgreSQL database, opened anew in every process. See inbox.tables.database."""
 
     may_be_away = True
     waits_in_c = False
@@ -88,6 +88,11 @@ class PostgresDatabase(Database):
         `is_session`: a pooler in between, if there is one, keeps a session for each connection.
         Raises sqlalchemy's ArgumentError or ValueError for a URL that names its hosts in an unknown way.
         """
+        if ":" in (url.username or ""):  # a password, which errors of the server would show
+            raise ConfigError(
+                "BILLHOOK_INBOX_URL: the user's name has a colon in it (%3A): write "
+                "postgresql+psycopg://USER:PASSWORD@HOST/NAME, with a plain colon before the password"
+            )
         self._url = url
         self._arguments = url.get_dialect()().create_connect_args(url)[1]
         try:
@@ -99,7 +104,10 @@ class PostgresDatabase(Database):
         self._is_session = is_session
         names = {table: self._name_of(table).replace("%", "%%") for table in ("delivery", version.name)}
         self._verify = partial(verify, table=names[version.name])
-        self._insert_new = INSERT_NEW.format(delivery=names["delivery"], version=names[version.name]).encode()
+        as_text = names["delivery"].replace("'", "''")
+        self._insert_new = INSERT_NEW.format(
+            delivery=names["delivery"], delivery_text=as_text, version=names[version.name]
+        ).encode()
         self.waker = PostgresWaker(partial(self._connect, NOTIFY_TIMEOUT_SECONDS), self._name_of("delivery"))
         self._parents_connections: list[object] = []
         self._fsync_checked = False
@@ -256,7 +264,10 @@ class PostgresDatabase(Database):
     def back_up(self, target: Path, progress: Callable[[int, int], None]) -> int:
         """Raise ConfigError with the PostgreSQL command that does it."""
         del progress
-        command = f"pg_dump --format=custom --schema={shlex.quote(quote_identifier(self.schema))}"
+        # The file has customers' data: with pg_dump's own mode every account could read it.
+        command = (
+            f"umask 077 && pg_dump --format=custom --schema={shlex.quote(quote_identifier(self.schema))}"
+        )
         raise ConfigError(
             "an inbox on PostgreSQL is backed up by PostgreSQL's own tools: "
             f"{command} --dbname={self._conninfo()} --file={shlex.quote(str(target))}"

@@ -28,11 +28,11 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox import locks
-from billhook.inbox.dialect import FirstRuns, InboxDialect, RunUpdate
-from billhook.inbox.records import RunPlan, RunResult
-from billhook.inbox.schema import delivery, run, watermark
-from billhook.inbox.sql import TextOfTables, in_parameter, json_text, name_of
+from billhook.inbox.tables import locks
+from billhook.inbox.tables.dialect import FirstRuns, InboxDialect, RunUpdate
+from billhook.inbox.tables.records import RunPlan, RunResult
+from billhook.inbox.tables.schema import delivery, run, watermark
+from billhook.inbox.tables.sql import TextOfTables, in_parameter, json_text, name_of
 
 _COUNTS = 0x636E7473  # "cnts"
 # Of this inbox, by the number of its table: what moves the watermark only tries to take it, and another inbox

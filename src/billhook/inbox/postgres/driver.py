@@ -17,10 +17,10 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 
-from billhook.concurrency import wait_readable
+from billhook.basics.concurrency import wait_readable
 from billhook.errors import UnfitEncoding
-from billhook.inbox import revision
-from billhook.inbox.records import NEW_COLUMNS, NewDelivery
+from billhook.inbox.tables import revision
+from billhook.inbox.tables.records import NEW_COLUMNS, NewDelivery
 
 SESSION = {
     "synchronous_commit": "on",
@@ -204,14 +204,17 @@ def reason(error: BaseException | None) -> str:
 # Without a right to store, the state is NULL, which the table refuses.
 INSERT_NEW = """
     INSERT INTO {delivery}
-        (source, key, event_type, type_field, body, digest, headers, signed_at, received_at, state)
-    SELECT source, key, event_type, type_field, body, digest, headers, signed_at, received_at,
+        (id, source, key, event_type, type_field, body, digest, headers, signed_at, received_at, state)
+    SELECT (ARRAY(SELECT nextval(pg_get_serial_sequence('{delivery_text}', 'id'))
+                  FROM generate_series(1, %s)))[arrival],
+        source, key, event_type, type_field, body, digest, headers, signed_at, received_at,
         (SELECT 'received' FROM {version}
          WHERE %s BETWEEN coalesce(oldest_compatible, version_num) AND version_num)
-    FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[], %s::text[],
-                %s::timestamptz[], %s::timestamptz[])
+    FROM unnest(%s::int[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[],
+                %s::text[], %s::timestamptz[], %s::timestamptz[])
          WITH ORDINALITY
-         AS new (source, key, event_type, type_field, body, digest, headers, signed_at, received_at, number)
+         AS new (arrival, source, key, event_type, type_field, body, digest, headers, signed_at, received_at,
+                 number)
     ORDER BY number
     ON CONFLICT (source, key, variant) DO NOTHING
     RETURNING id
@@ -219,23 +222,21 @@ INSERT_NEW = """
 
 
 def insert(connection: DeadlineConnection, statement: bytes, rows: Sequence[NewDelivery]) -> list[int]:
-    """Commit the rows that are new; see billhook.inbox.database.Database.insert_new.
+    """Commit the rows that are new; see billhook.inbox.tables.database.Database.insert_new.
 
-    In the order of their keys, so that two processes with the same two deliveries cannot deadlock. A schema
-    in which this code may not store deliveries is a NotNullViolation. `statement` is INSERT_NEW.
+    The rows are inserted in the order of their keys, so that two processes with the same two deliveries
+    cannot deadlock; their ids are in the order in which they came. A schema in which this code may not store
+    deliveries is a NotNullViolation. `statement` is INSERT_NEW.
     """
-    # Sequential ids come in the order of the rows inserted, so sorting pairs them with their keys again.
     order = sorted(range(len(rows)), key=lambda number: (rows[number].source, rows[number].key))
-    columns: list[object] = [revision.REVISION]
+    columns: list[object] = [len(rows), revision.REVISION, [number + 1 for number in order]]
     columns += [[getattr(rows[number], name) for number in order] for name in NEW_COLUMNS]
     if connection.is_pooled:  # else the statement is its own transaction
         connection.execute(f"BEGIN {WRITING}{connection.settings}".encode())
     ids = sorted(row[0] for row in connection.execute(statement, columns))
     if connection.is_pooled:
         connection.commit()
-    if len(ids) < len(rows):
-        return ids
-    return [delivery_id for _, delivery_id in sorted(zip(order, ids, strict=True))]
+    return ids
 
 
 _OPTION = re.compile(r"(?:-c\s*|--)([\w.-]+)=((?:\\.|[^\s\\])*)")

@@ -5,21 +5,44 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, func, literal_column, select, table, text
 
-from billhook.inbox.database import CONNECTIONS_PER_PROCESS, Database
-from billhook.inbox.facts import NO_ROW_SECURITY, ConnectionLimit, Problem, RowSecurity
 from billhook.inbox.postgres.roles import connection_limits
+from billhook.inbox.tables.database import CONNECTIONS_PER_PROCESS, Database
+from billhook.inbox.tables.facts import NO_ROW_SECURITY, ConnectionLimit, Problem, RowSecurity
 
 _BYTES = text(
     "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
     " WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :schema)"
 )
+_SEQUENCES = text(
+    "SELECT t.relname AS name, quote_ident(n.nspname) || '.' || quote_ident(t.relname) AS quoted,"
+    " quote_ident(a.attname) AS id, quote_ident(n.nspname) || '.' || quote_ident(s.relname) AS sequence"
+    " FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace AND n.nspname = :schema"
+    " JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass"
+    " AND d.objid = s.oid AND d.deptype IN ('a', 'i')"
+    " JOIN pg_class t ON t.oid = d.refobjid JOIN pg_attribute a ON a.attrelid = t.oid"
+    " AND a.attnum = d.refobjsubid"
+    # CASE, as the function fails for a table, and the server may evaluate the conditions in any order.
+    " WHERE CASE WHEN s.relkind = 'S' THEN has_sequence_privilege(s.oid, 'USAGE, SELECT') END"
+    " ORDER BY t.relname"
+)
+_LAST = text("SELECT coalesce(pg_sequence_last_value(cast(:sequence AS regclass)), 0)")
 _OLDEST = 15
 _MIB = 1024 * 1024
 _NAMES = text("SELECT quote_ident(current_user), quote_ident(:schema)")
+
+
+class SequenceBehind(NamedTuple):
+    """A sequence that will give a table ids that it has already. Names are quoted for SQL."""
+
+    table: str
+    column: str
+    sequence: str
+    last: int
+    highest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +67,7 @@ class PostgresFacts:
     schema: str = ""
     row_security: RowSecurity = NO_ROW_SECURITY
     limits: Sequence[ConnectionLimit] = ()
+    behind: Sequence[SequenceBehind] = ()
 
     @property
     def size_text(self) -> str:
@@ -89,8 +113,25 @@ class PostgresFacts:
                 "an attacker who gets into a web process can read and change every database",
                 "make a role of its own: GRANT CREATE ON DATABASE … is all that `billhook db upgrade` needs",
             )  # fmt: skip
+        yield from self._about_sequences()
         yield from self._about_row_security()
         yield from self._about_connections(web, workers)
+
+    def _about_sequences(self) -> Iterator[Problem]:
+        """Judge whether new rows get new ids."""
+        if self.behind:
+            found = ", ".join(f"{one.sequence} is at {one.last}" for one in self.behind)
+            rows = ", ".join(f"{one.table} has {one.highest}" for one in self.behind)
+            mend = "; ".join(
+                f"SELECT setval('{one.sequence}', (SELECT max({one.column}) FROM {one.table}))"  # noqa: S608 - shown
+                for one in self.behind
+            )
+            yield Problem(
+                "error", "postgres-sequences", f"sequences are behind the rows: {found}, and {rows}",
+                "rows were copied without them, as by logical replication: a new row gets an id that another "
+                "has, so a delivery is answered 503, or no worker can handle it",
+                f"stop receivers and workers, have the tables' owner run `{mend}`, and start them",
+            )  # fmt: skip
 
     def _about_row_security(self) -> Iterator[Problem]:
         role, protected = self.role, self.row_security
@@ -163,7 +204,21 @@ def read_facts(connection: Connection, database: Database) -> PostgresFacts:
         schema=schema,
         row_security=database.row_security(),
         limits=connection_limits(connection),
+        behind=_read_behind(connection, database.schema),
     )
+
+
+def _read_behind(connection: Connection, schema: str | None) -> list[SequenceBehind]:
+    """Return the sequences that are behind the ids of their tables."""
+    found = []
+    for each in connection.execute(_SEQUENCES, {"schema": schema}).all():
+        ids: Any = func.max(literal_column(each.id))
+        highest = connection.execute(select(ids).select_from(table(each.name, schema=schema))).scalar_one()
+        # After the ids: a receiver that stores meanwhile advances it.
+        last = connection.execute(_LAST, {"sequence": each.sequence}).scalar_one()
+        if highest is not None and last < highest:
+            found.append(SequenceBehind(each.quoted, each.id, each.sequence, last, highest))
+    return found
 
 
 def is_local(host: str) -> bool:

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from sqlalchemy import ARRAY, Connection, Text, bindparam, text
 
-from billhook.inbox.facts import ConnectionLimit, RowSecurity
-from billhook.inbox.schema import metadata, version
+from billhook.inbox.tables.facts import ConnectionLimit, RowSecurity
+from billhook.inbox.tables.schema import metadata, version
 
 # A policy for a command, or for all, that is permissive and for this role, or one that it has the rights of.
 _ROW_SECURITY = text("""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from billhook.concurrency import reset_in_child, wait_readable
+from billhook.basics.concurrency import reset_in_child, wait_readable
 from billhook.inbox.postgres.driver import DeadlineConnection, reason
 
 _CHANNEL = "'billhook_' || %s::regclass::oid"

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
+from billhook.basics.file_modes import open_new, open_own
 from billhook.errors import ConfigError, InboxError
-from billhook.inbox.revision import require_upgradable
-from billhook.inbox.schema import version
 from billhook.inbox.sqlite.dialect import EVERY_COLUMN
 from billhook.inbox.sqlite.driver import connect
 from billhook.inbox.sqlite.file import refuse_foreign_file, sync
 from billhook.inbox.sqlite.library import sqlite3
+from billhook.inbox.tables.revision import require_upgradable
+from billhook.inbox.tables.schema import version
 
 Progress = Callable[[int, int], None]
 """Called with (pages done, pages in all) now and then."""
@@ -101,7 +102,7 @@ def _copy(source: sqlite3.Connection, target: Path, progress: Progress, *, of: P
 def _new_file(path: Path) -> Iterator[None]:
     """Create a file that only its owner can read; if the block fails, it is removed."""
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(open_new(path))
     except FileExistsError:
         raise ConfigError(f"{path} is there already: a backup replaces no file") from None
     except OSError as error:
@@ -132,7 +133,7 @@ def _unused(path: Path) -> Iterator[None]:
     """
     with ExitStack() as held:
         try:
-            lock = os.open(path.with_name(path.name + "-lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            lock = open_own(path.with_name(path.name + "-lock"))
             held.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for suffix, start, length in _LOCKS:

@@ -18,11 +18,8 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from billhook.concurrency import reset_in_child
+from billhook.basics.concurrency import reset_in_child
 from billhook.errors import InboxUnavailable
-from billhook.inbox.database import Database
-from billhook.inbox.records import NewDelivery
-from billhook.inbox.revision import MAY_STORE, prepare_schema, verify
 from billhook.inbox.sqlite.backup import Progress, back_up, check_backup, restore
 from billhook.inbox.sqlite.driver import (
     FORK_GUARD,
@@ -44,6 +41,9 @@ from billhook.inbox.sqlite.file import (
 )
 from billhook.inbox.sqlite.library import sqlite3
 from billhook.inbox.sqlite.waker import FifoWaker
+from billhook.inbox.tables.database import Database
+from billhook.inbox.tables.records import NewDelivery
+from billhook.inbox.tables.revision import MAY_STORE, prepare_schema, verify
 
 CHECKPOINT_COMMITS = 256
 """Commits of one process between two checkpoints: a log of some 16 MB."""
@@ -65,7 +65,7 @@ _UNLESS_STORED = " ON CONFLICT (source, key, variant) DO NOTHING"
 
 
 class SqliteDatabase(Database):
-    """Connections to one SQLite file, opened anew in every process. See billhook.inbox.database.Database."""
+    """Connections to one SQLite file, opened anew in every process. See inbox.tables.database.Database."""
 
     path: Path
     may_be_away = False
@@ -153,7 +153,7 @@ class SqliteDatabase(Database):
             yield
 
     def insert_new(self, rows: Sequence[NewDelivery]) -> Sequence[int]:
-        """Commit the deliveries that are new, in one statement; see billhook.inbox.database.Database.
+        """Commit the deliveries that are new, in one statement; see billhook.inbox.tables.database.Database.
 
         Between the statements of a longer transaction the committer would have to win the interpreter's lock
         from the request threads, with the file locked all the while. It holds the lock of all

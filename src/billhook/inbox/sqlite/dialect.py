@@ -26,9 +26,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox.dialect import FirstRuns, InboxDialect, RunUpdate, with_own
-from billhook.inbox.schema import run
-from billhook.inbox.sql import UtcDateTime
+from billhook.inbox.tables.dialect import FirstRuns, InboxDialect, RunUpdate, with_own
+from billhook.inbox.tables.schema import run
+from billhook.inbox.tables.sql import UtcDateTime
 
 EVERY_COLUMN = (
     "SELECT made.name, its.name FROM sqlite_master AS made JOIN pragma_table_info(made.name) AS its "

@@ -28,13 +28,14 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from billhook.concurrency import around_fork
+from billhook.basics.concurrency import around_fork
+from billhook.basics.file_modes import open_own
 from billhook.errors import InboxUnavailable
-from billhook.inbox.dialect import with_own
-from billhook.inbox.revision import verify_opened
 from billhook.inbox.sqlite.dialect import SQLITE
 from billhook.inbox.sqlite.file import beside, record_log_owner, refuse_foreign_file, rewrite, sync
 from billhook.inbox.sqlite.library import sqlite3
+from billhook.inbox.tables.dialect import with_own
+from billhook.inbox.tables.revision import verify_opened
 
 _LOCKS = Path("/proc/locks")
 
@@ -71,8 +72,8 @@ class WriteLock:
         """Hold the lock in the block. Raises InboxUnavailable when the lock file cannot be opened."""
         try:
             if self._descriptor is None:
-                # O_NOFOLLOW: a link here would make this process create or lock any file of its user's.
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+                # Not through a link, which would make this process create or lock any file of its user's.
+                self._descriptor = open_own(self._path)
                 status = os.fstat(self._descriptor)
                 self._identity = os.major(status.st_dev), os.minor(status.st_dev), status.st_ino
             # Without a time limit: its holder has SQLite's lock for one transaction, or dies and frees both.

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection
 
-from billhook.file_modes import access_by_others
-from billhook.inbox.facts import Problem
+from billhook.basics.file_modes import access_by_others
+from billhook.inbox.tables.facts import Problem
 
 _MOUNTS = Path("/proc/self/mounts")
 _NETWORK = (

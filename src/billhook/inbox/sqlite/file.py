@@ -16,11 +16,11 @@ from contextlib import closing, suppress
 from errno import EACCES, EISDIR
 from pathlib import Path
 
+from billhook.basics.file_modes import access_by_others, open_own
 from billhook.errors import ConfigError, ForeignFile
-from billhook.file_modes import access_by_others
-from billhook.inbox.revision import REVISION
-from billhook.inbox.schema import version
 from billhook.inbox.sqlite.library import sqlite3
+from billhook.inbox.tables.revision import REVISION
+from billhook.inbox.tables.schema import version
 
 logger = logging.getLogger("billhook.inbox")
 
@@ -121,7 +121,7 @@ def _tables(path: Path, mode: str) -> list[str]:
 def record_log_owner(path: Path) -> None:
     """Record the file and the log that it is opened with now. Raises OSError."""
     now = "\n".join(_numbers(path)).encode()
-    descriptor = os.open(_record(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    descriptor = open_own(_record(path))
     try:
         if os.pread(descriptor, len(now) + 1, 0) != now:
             os.pwrite(descriptor, now, 0)

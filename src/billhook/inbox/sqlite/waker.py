@@ -18,7 +18,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from billhook.concurrency import reset_in_child, wait_readable
+from billhook.basics.concurrency import reset_in_child, wait_readable
 
 _SETTLED_NS = 100_000_000
 """How old the time of a folder's last change is before a second change surely shows in it."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 from sqlalchemy import delete, update
 
 from billhook.resources import Customer, CustomerUpdate
-from billhook.sandbox.billing import customers, statements
-from billhook.sandbox.billing.daily_usage import UsageBatch
+from billhook.sandbox.billing.contracts import customers
+from billhook.sandbox.billing.invoicing import statements
+from billhook.sandbox.billing.usage.daily_usage import UsageBatch
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.tables import (

@@ -5,6 +5,7 @@ Source: spec, "Resources and their fields", Contract; "Endpoints", Contracts; In
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,23 +13,15 @@ from typing import Any
 from billhook.events import ContractCreated, ContractExpired, NewCustomerWithoutContract, UpcomingRenewal
 from billhook.resources import Contract, ContractStatus, NewContract
 from billhook.sandbox import scheduled_jobs
-from billhook.sandbox.billing import (
-    contracts,
-    credit_grants,
-    credit_pools,
-    custom_fields,
-    customers,
-    cycles,
-    daily_usage,
-    invoices,
-    money,
-    new_contracts,
-    statements,
-)
-from billhook.sandbox.billing.contracts import CONTRACTS
-from billhook.sandbox.billing.cycles import ContractRecord
-from billhook.sandbox.billing.line_items import ContractCycle
-from billhook.sandbox.billing.rating import Charge
+from billhook.sandbox.billing import new_contracts
+from billhook.sandbox.billing.contracts import contracts, custom_fields, customers
+from billhook.sandbox.billing.contracts.contracts import CONTRACTS
+from billhook.sandbox.billing.credits import credit_grants, credit_pools
+from billhook.sandbox.billing.invoicing import invoices, statements
+from billhook.sandbox.billing.invoicing.line_items import ContractCycle
+from billhook.sandbox.billing.usage import cycles, daily_usage, money
+from billhook.sandbox.billing.usage.cycles import ContractRecord
+from billhook.sandbox.billing.usage.rating import Charge
 from billhook.sandbox.clock import MAX_TIME
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.database import Transaction
@@ -75,10 +68,16 @@ def bill_past_cycles(tx: Transaction, contract: ContractRecord) -> None:
 def bill_cycle(tx: Transaction, contract: ContractRecord, cycle: tuple[datetime, datetime]) -> None:
     """Issue the invoices of a cycle, with late usage of earlier ones; not yet, if the customer is Inactive.
 
+    A cycle throughout which it was Inactive is never billed.
     Products with pricing.issuedSeparately get an invoice of their own. An invoice for zero is issued, too.
     Emits Overage for each product used beyond its commitment, also where that is free of charge.
     """
-    if customers.is_inactive(customers.find(tx, contract.customer_id)):
+    customer = customers.find(tx, contract.customer_id)
+    if customers.is_inactive(customer):
+        return
+    if customers.was_inactive(tx, customer.id, *cycle):
+        # Usage that was sent in advance may have drawn credits as the cycle began.
+        credit_pools.expire_lots(tx, credit_pools.reverse_cycles(tx, contract.id, *cycle))
         return
     charges = statements.statement(tx, ContractCycle(contract, *cycle))
     # After this cycle's statement: late usage draws only the credits that are left.
@@ -100,20 +99,23 @@ def _issue(
         invoices.issue_cycle_invoice(tx, contract, cycle, each)
 
 
-def bill_postponed_cycles(tx: Transaction, customer_id: str, inactive_since: datetime) -> None:
-    """Bill the cycles that ended while a customer was Inactive, once it is not.
+def bill_postponed_cycles(tx: Transaction, customer_id: str) -> None:
+    """Bill the cycles of a customer that are over without an invoice, once it is not Inactive any more.
 
-    A cycle throughout which it was Inactive is not billed, so this is one cycle of each contract at most.
+    In the order in which they ended; also of contracts that were made or activated meanwhile, whose past
+    cycles may have ended long before. Then settle what was used earlier in their present cycles.
     """
     of = contract_table.c
-    for contract in contracts.CONTRACTS.all(
-        tx, of.customer_id == customer_id, of.in_force_at < inactive_since
-    ):
-        ended = contracts.term(contract)[1]
-        start, end = cycles.cycle_at(contract, inactive_since)
-        is_over = start < inactive_since < ended and end <= min(tx.now, ended)
-        if is_over and not invoices.of_cycles_ending(tx, contract.id, end):
-            bill_cycle(tx, contract, (start, end))
+    own = contracts.CONTRACTS.all(tx, of.customer_id == customer_id, of.in_force_at.is_not(None))
+    postponed = []
+    for contract in own:
+        ended, billed = contracts.term(contract)[1], invoices.billed_cycle_ends(tx, contract.id)
+        past = cycles.past_cycles(contract, min(tx.now, ended), sys.maxsize)
+        postponed += [(cycle, contract) for cycle in past if cycle[1] not in billed]
+    for cycle, contract in sorted(postponed, key=lambda each: each[0][1]):
+        bill_cycle(tx, contract, cycle)
+    for contract in contracts.in_force(tx, [customer_id], tx.now):
+        statements.settle_present(tx, contract)
 
 
 def bill_late_usage(tx: Transaction) -> None:
@@ -183,17 +185,20 @@ def activate(tx: Transaction, contract: ContractRecord) -> ContractRecord:
 def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     """Delete a contract: cancel its jobs, and take back what is left of its credits.
 
-    Its running cycle is not billed: the usage in it passes to other contracts that sell the same. Credits
-    that were drawn for it stay drawn.
+    Its running cycle is not billed: the credits that were drawn for it go back, and its usage passes to other
+    contracts that sell the same.
     """
     # Otherwise its jobs would look for a contract that is not found any more.
     scheduled_jobs.cancel(tx, contract.id)
-    credit_pools.take_back(tx, contract.id)
-    cycle_start = cycles.cycle_at(contract, tx.now)[0]
     deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now})
+    cycle_start = contracts.term(deleted)[1]
+    lots = credit_pools.reverse_cycles(tx, contract.id, cycle_start, MAX_TIME)
+    credit_pools.take_back(tx, contract.id)
     # The usage of that cycle is free for the customer's other contracts, which may have billed its days.
     changed = daily_usage.mark_changed(tx, contract.customer_id, cycle_start)
     statements.handle_usage_changed(tx, changed)
+    # Only now: what the usage was paid with pays for it again, even if it could not be drawn anew.
+    credit_pools.expire_lots(tx, lots)
     return deleted
 
 
@@ -243,8 +248,12 @@ def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
     credit_grants.start_schedule(tx, contract)
     # After the credits: past cycles draw them.
     bill_past_cycles(tx, contract)
-    # A measurement of the first day belongs to this contract now, although another one may have billed it.
-    changed = daily_usage.mark_changed(tx, contract.customer_id, contract.start_date, contract.start_date)
+    # Other contracts may have billed what is this one's now.
+    changed = {
+        key
+        for first, last in contracts.taken_over(contracts.sellers(tx, contract), contract.id)
+        for key in daily_usage.mark_changed(tx, contract.customer_id, first, last)
+    }
     statements.handle_usage_changed(tx, changed)
     if runs:
         if contract.start_date <= tx.now:

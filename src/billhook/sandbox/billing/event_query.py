@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -33,9 +33,10 @@ from sqlalchemy import (
 from billhook.errors import RuleBroken
 from billhook.fields.strict_json import datetime_text
 from billhook.resources import AggregationRequest, DataPoint, EventQuery, MeterKey, Period
-from billhook.sandbox.billing import customers, meters
-from billhook.sandbox.billing.meters import AggregationMethod, Meter, check_property
-from billhook.sandbox.billing.money import ZERO
+from billhook.sandbox.billing.contracts import customers
+from billhook.sandbox.billing.usage import meters
+from billhook.sandbox.billing.usage.meters import AggregationMethod, Meter, check_property
+from billhook.sandbox.billing.usage.money import ZERO
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import MAX_AGGREGATED_METERS, MAX_GROUPS
 from billhook.sandbox.storage.columns import to_microseconds
@@ -45,7 +46,7 @@ from billhook.sandbox.storage.tables import alias, event
 
 _YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)  # a Monday
 _DAY, _MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
-_DATA = "data."
+DATA_PREFIX = "data."
 
 
 class EventData:
@@ -118,27 +119,30 @@ _OF_DAY = "((event.at % 86400000000) + 86400000000) % 86400000000"
 _MONTH = f"strftime('%Y-%m', (event.at - {_OF_DAY}) / 86400000000 * 86400, 'unixepoch')"
 
 
+GROUPINGS: Mapping[str, Grouping] = {
+    "hour": _spans(timedelta(hours=1)),
+    "day": _spans(_DAY),
+    "week": _spans(timedelta(weeks=1)),
+    "month": Grouping(literal_column(_MONTH, Text), all=_months),
+    "customer": Grouping(event.c.customer_id),
+    "eventName": Grouping(event.c.name),
+}
+
+
 def grouping(group_by: str) -> Grouping:
     """Return the grouping of this name; rejects an unknown one."""
-    known = {
-        "hour": _spans(timedelta(hours=1)),
-        "day": _spans(_DAY),
-        "week": _spans(timedelta(weeks=1)),
-        "month": Grouping(literal_column(_MONTH, Text), all=_months),
-        "customer": Grouping(event.c.customer_id),
-        "eventName": Grouping(event.c.name),
-    }
-    if group_by in known:
-        return known[group_by]
-    if group_by.startswith(_DATA):
-        key = group_by.removeprefix(_DATA)
+    if group_by in GROUPINGS:
+        return GROUPINGS[group_by]
+    if group_by.startswith(DATA_PREFIX):
+        key = group_by.removeprefix(DATA_PREFIX)
         try:
             check_property(key, "groupBy")
         except RuleBroken as error:
             raise invalid_request(str(error), "groupBy") from None
         return Grouping(EventData(key).text())
     raise invalid_request(
-        f"groupBy must be one of {', '.join(known)}, or {_DATA}<name> for a key in the events' data",
+        f"groupBy must be one of {', '.join(GROUPINGS)}, or {DATA_PREFIX}<name> for a key in the events' "
+        "data",
         "groupBy",
     )
 

@@ -22,9 +22,11 @@ from billhook.errors import InvalidJSON, InvalidResource
 from billhook.fields import strict_json
 from billhook.fields.model import require_object
 from billhook.resources.usage import check_count, check_size
-from billhook.sandbox.billing import customers, daily_usage, meters, statements
-from billhook.sandbox.billing.daily_usage import MICROSECONDS_PER_DAY, UsageBatch, day_number
-from billhook.sandbox.billing.meters import CompiledMeter
+from billhook.sandbox.billing.contracts import customers
+from billhook.sandbox.billing.invoicing import statements
+from billhook.sandbox.billing.usage import daily_usage, meters
+from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageBatch, day_number
+from billhook.sandbox.billing.usage.meters import CompiledMeter
 from billhook.sandbox.errors import check_key, invalid_request, key_error
 from billhook.sandbox.storage.columns import in_texts, to_microseconds
 from billhook.sandbox.storage.database import Transaction

@@ -23,10 +23,11 @@ from billhook.resources import (
     Pricing,
     ProductGroup,
 )
-from billhook.sandbox.billing import contracts, customers, cycles, money
-from billhook.sandbox.billing.contracts import inline_products
-from billhook.sandbox.billing.credit_grants import GRANT_SCHEDULES, check_grant
-from billhook.sandbox.billing.rating import read_tiers
+from billhook.sandbox.billing.contracts import contracts, customers
+from billhook.sandbox.billing.contracts.contracts import inline_products
+from billhook.sandbox.billing.credits.credit_grants import GRANT_SCHEDULES, check_grant
+from billhook.sandbox.billing.usage import cycles, money
+from billhook.sandbox.billing.usage.rating import read_tiers
 from billhook.sandbox.clock import MAX_TIME, CalendarDuration, add_months
 from billhook.sandbox.errors import already_exists, check_choice, check_key, invalid_request
 from billhook.sandbox.options import MAX_PRODUCTS
@@ -41,7 +42,7 @@ _DAY = timedelta(days=1)
 _CENTURY = timedelta(days=36_525)
 _MONTHLY = CalendarDuration(months=1)
 INTERVALS = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
-_LONGEST_MONTHS = 1200
+LONGEST_MONTHS = 1200
 _LONGEST_MONTH = 31
 _NET = re.compile(r"Net([0-9]{1,4})")
 T = TypeVar("T")
@@ -160,7 +161,7 @@ def check_products(
         if duration is None:
             continue
         where = f"{where}.scheduling.duration"
-        if duration.unit not in ("Days", "Weeks", "Months", "Years"):
+        if duration.unit not in cycles.DURATION_UNITS:
             raise invalid_request("unit must be Days, Weeks, Months or Years", f"{where}.unit")
         own = cycles.duration_period(duration)
         if own is None:
@@ -234,7 +235,7 @@ def check_plan_billing(billing: BillingData) -> None:
     if day is not None and not 1 <= day <= 31:
         raise invalid_request("dayOfMonth must be from 1 to 31", "billingData.billingDate.dayOfMonth")
     months = billing.duration
-    if months is not None and (months != int(months) or not 1 <= months <= _LONGEST_MONTHS):
+    if months is not None and (months != int(months) or not 1 <= months <= LONGEST_MONTHS):
         raise invalid_request(
             "duration must be a whole number of months, from 1 to a century", "billingData.duration"
         )

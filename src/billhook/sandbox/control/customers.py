@@ -19,17 +19,13 @@ from billhook.resources import (
     CustomerUpdate,
     PageQuery,
 )
-from billhook.sandbox.billing import (
-    anonymous_customers,
-    contract_lifecycle,
-    contracts,
-    customers,
-    meters,
-)
-from billhook.sandbox.billing.contracts import FullPlan, Products
-from billhook.sandbox.billing.customers import customer_views
-from billhook.sandbox.billing.meters import Meter, NewMeter
+from billhook.sandbox.billing import anonymous_customers, contract_lifecycle
+from billhook.sandbox.billing.contracts import contracts, customers
+from billhook.sandbox.billing.contracts.contracts import FullPlan, Products
+from billhook.sandbox.billing.contracts.customers import customer_views
 from billhook.sandbox.billing.new_contracts import check_plan_billing, check_products, plan_period
+from billhook.sandbox.billing.usage import meters
+from billhook.sandbox.billing.usage.meters import Meter, NewMeter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.storage.repository import request_document

@@ -17,6 +17,7 @@ from billhook.fields.types import ExactDecimal, Integer, JsonObject, ListOf, Utc
 from billhook.resources import CountedPage, PageQuery, Resource
 from billhook.sandbox.errors import check_choice, invalid_request, invalid_resource, not_found
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource, Services
+from billhook.sandbox.options import MAX_FLUSH_SECONDS
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import matching, requested_page, shown
 from billhook.sandbox.storage.tables import delivery, raised_event, subscription
@@ -34,7 +35,6 @@ _DELIVERIES = select(delivery, raised_event.c.event_type).join(
 """Deliveries with the type of their event."""
 # A waiting request occupies one of the few threads of the server.
 FLUSH_SECONDS = 10
-MAX_FLUSH_SECONDS = 60
 EVENT_LOG_GROUP = OperationGroup("_sandbox/raised", prefix="/_sandbox/raised", about="Lists raised events.")
 TRIGGER_GROUP = OperationGroup("_sandbox/trigger", prefix="/_sandbox/trigger", about="Raises any event.")
 

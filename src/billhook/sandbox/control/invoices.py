@@ -13,17 +13,13 @@ from pydantic import Field, StrictBool, StrictStr
 
 from billhook.fields.types import CreditKindWord, CustomerId, ExactDecimal, ListOf, UtcDatetime
 from billhook.resources import CountedPage, CreditGrant, PageQuery
-from billhook.sandbox.billing import (
-    credit_grants,
-    credit_pools,
-    customers,
-    invoice_lifecycle,
-    invoices,
-    money,
-)
-from billhook.sandbox.billing.credit_pools import LedgerEntryView, LedgerReference
-from billhook.sandbox.billing.invoice_lifecycle import Payment
-from billhook.sandbox.billing.invoices import InvoiceResponseView
+from billhook.sandbox.billing.contracts import customers
+from billhook.sandbox.billing.credits import credit_grants, credit_pools
+from billhook.sandbox.billing.credits.credit_pools import LedgerEntryView, LedgerReference
+from billhook.sandbox.billing.invoicing import invoice_lifecycle, invoices
+from billhook.sandbox.billing.invoicing.invoice_lifecycle import Payment
+from billhook.sandbox.billing.invoicing.invoices import InvoiceResponseView
+from billhook.sandbox.billing.usage import money
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 

@@ -13,7 +13,7 @@ from billhook.fields.types import ExactDecimal, Integer, ListOf, PositiveInt, Ut
 from billhook.resources import CountedPage, PageQuery, Resource
 from billhook.sandbox.errors import check_choice, invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.options import MAX_TIMES
+from billhook.sandbox.options import MAX_FAULT_SECONDS, MAX_TIMES
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import requested_page, shown
 from billhook.sandbox.storage.tables import fault, subscription
@@ -26,7 +26,6 @@ SUBSCRIPTIONS_GROUP = OperationGroup(
 FAULTS_GROUP = OperationGroup(
     "_sandbox/faults", prefix="/_sandbox/faults", about="Injects faults into deliveries."
 )
-MAX_SECONDS = 86_400
 
 
 class Subscription(SandboxResource, register=False):
@@ -108,7 +107,7 @@ class NewFault(SandboxResource, register=False):
     """Number of deliveries to strike; none: all."""
     seconds: Annotated[
         ExactDecimal | None,
-        Field(description=f"Seconds of delay (5 by default) and reorder (10), at most {MAX_SECONDS}."),
+        Field(description=f"Seconds of delay (5 by default) and reorder (10), at most {MAX_FAULT_SECONDS}."),
     ] = None
     seed: Annotated[Integer | None, Field(examples=[1])] = None
     """The same seed strikes the same deliveries."""
@@ -200,8 +199,8 @@ def _check_fault(tx: Transaction, request: NewFault) -> None:
         raise invalid_request(f"times is {MAX_TIMES} at most; leave it out to strike all", "times")
     if request.seconds is not None and kind not in TIMED:
         raise invalid_request(f"seconds are for {' and '.join(TIMED)} only: leave them out", "seconds")
-    if request.seconds is not None and not 0 < request.seconds <= MAX_SECONDS:
-        raise invalid_request(f"seconds are over 0, and {MAX_SECONDS} at most", "seconds")
+    if request.seconds is not None and not 0 < request.seconds <= MAX_FAULT_SECONDS:
+        raise invalid_request(f"seconds are over 0, and {MAX_FAULT_SECONDS} at most", "seconds")
     # Such a delivery arrives in the end: a spoiled attempt needs one after it.
     if kind in SPOILING and not tx.options.retry_seconds:
         raise invalid_request("nothing would come after it: the sandbox has no retries", "fault")

@@ -18,7 +18,7 @@ from flask.sessions import SecureCookieSessionInterface
 from billhook.errors import SandboxError
 from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.sandbox import tokens
-from billhook.sandbox.billing.invoices import PAGES_PATH
+from billhook.sandbox.billing.invoicing.invoices import PAGES_PATH
 from billhook.sandbox.errors import not_authenticated
 from billhook.sandbox.options import MAX_LOGIN_BYTES
 from billhook.sandbox.pages import event_views, operation_views  # noqa: F401 - the first adds its routes

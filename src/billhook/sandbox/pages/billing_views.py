@@ -15,11 +15,12 @@ from werkzeug.exceptions import NotFound
 
 from billhook.pages.text import indented_json
 from billhook.resources import Customer
-from billhook.sandbox.billing import contracts as stored_contracts
-from billhook.sandbox.billing import cycles, metered_items
-from billhook.sandbox.billing.contracts import CONTRACTS
-from billhook.sandbox.billing.customers import CUSTOMERS, customer_views
-from billhook.sandbox.billing.invoices import INVOICES, is_valid_proof, page_path
+from billhook.sandbox.billing.contracts import contracts as stored_contracts
+from billhook.sandbox.billing.contracts.contracts import CONTRACTS
+from billhook.sandbox.billing.contracts.customers import CUSTOMERS, customer_views
+from billhook.sandbox.billing.invoicing import metered_items
+from billhook.sandbox.billing.invoicing.invoices import INVOICES, is_valid_proof, page_path
+from billhook.sandbox.billing.usage import cycles
 from billhook.sandbox.pages.context import PAGE_ROWS, page_cursor, query_choice, route, site
 from billhook.sandbox.pages.texts import STATUSES, customer_names, subject_names
 from billhook.sandbox.storage.database import Transaction

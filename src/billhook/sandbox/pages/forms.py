@@ -19,9 +19,9 @@ from billhook.fields import strict_json
 from billhook.fields.strict_json import datetime_text
 from billhook.pages.text import indented_json
 from billhook.resources import Resource
-from billhook.sandbox.billing.contracts import CATALOG_PRODUCTS
-from billhook.sandbox.billing.credit_grants import CREDIT_PRODUCTS
-from billhook.sandbox.billing.meters import METERS
+from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS
+from billhook.sandbox.billing.credits.credit_grants import CREDIT_PRODUCTS
+from billhook.sandbox.billing.usage.meters import METERS
 from billhook.sandbox.operations import Operation
 from billhook.sandbox.pages.texts import newest, parse_number
 from billhook.sandbox.scenario import PRICES, STARTER_GRANT

@@ -13,11 +13,11 @@ from sqlalchemy import Row, select
 from billhook.events import EVENT_TYPES
 from billhook.fields import strict_json
 from billhook.resources import Customer, StoredResource
-from billhook.sandbox.billing.contracts import CATALOG_PRODUCTS, CONTRACTS, PLANS
-from billhook.sandbox.billing.credit_grants import CREDIT_PRODUCTS
-from billhook.sandbox.billing.customers import CUSTOMERS
-from billhook.sandbox.billing.invoices import INVOICES
-from billhook.sandbox.billing.meters import METERS
+from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS, CONTRACTS, PLANS
+from billhook.sandbox.billing.contracts.customers import CUSTOMERS
+from billhook.sandbox.billing.credits.credit_grants import CREDIT_PRODUCTS
+from billhook.sandbox.billing.invoicing.invoices import INVOICES
+from billhook.sandbox.billing.usage.meters import METERS
 from billhook.sandbox.pages.context import site
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository

@@ -25,6 +25,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from billhook.basics.file_modes import open_own
 from billhook.errors import ConfigError
 from billhook.fields import strict_json
 from billhook.sandbox.clock import SandboxClock
@@ -84,7 +85,7 @@ def _lock(path: Path) -> int:
 
     ConfigError if another sandbox holds it; OSError if no lock file can be made.
     """
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = open_own(path.with_name(path.name + ".lock"))
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -57,6 +57,7 @@ def fetch_page(
 ) -> ListPage[Row[Any]]:
     """Return at most `limit` rows of `query` after `cursor`, in the order of the serial number `seq`.
 
+    Without a cursor, or with an empty one, it is the first page.
     Integer columns `before` order them first. The cursor holds the place of the last row, so pages neither
     repeat nor skip rows when others are added meanwhile.
     """
@@ -64,7 +65,7 @@ def fetch_page(
     # Without the cursor: the total is the same on each page.
     counted = query.with_only_columns(func.count(), maintain_column_froms=True)
     total = tx.scalars(counted).one()
-    if cursor is not None:
+    if cursor:
         place, last_place = tuple_(*order), tuple_(*_place(cursor, name, len(order)))
         query = query.where(place < last_place if newest_first else place > last_place)
     places = [column.label(f"place_{number}") for number, column in enumerate(order)]

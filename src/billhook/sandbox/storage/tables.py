@@ -37,10 +37,19 @@ customer = document(
     Column("external_id", Text, unique=True),
     required("anonymous", Boolean, default=False),
     Column("status", Text),
-    Column("inactive_since", UtcMicroseconds),
 )
 """Customers. `anonymous` is true if usage under an unknown alias created the customer, and no request has
-changed it since. `inactive_since` is null unless the status is Inactive."""
+changed it since."""
+
+inactive_span = Table(
+    "inactive_span",
+    metadata,
+    serial(),
+    required("customer_id", Text, index=True),
+    required("since", UtcMicroseconds),
+    Column("until", UtcMicroseconds),
+)
+"""When customers were Inactive; `until` is null while they are."""
 
 alias = Table(
     "alias",
@@ -154,9 +163,22 @@ credit_lot = record(
     required("automatic", Boolean),
     Column("price_due_at", UtcMicroseconds),
 )
-"""The credits left of each grant; a lot that is used up is deleted. The balance of a pool is the sum of its
-lots. `automatic` is true if usage draws from the lot without a request; `contract_id` is the contract that
-granted it, and `price_due_at` says which of its invoices charges for it, null without a price."""
+"""The credits left of each grant. The balance of a pool is the sum of its lots. A lot that is used up
+remains: what was drawn from it may go back. `automatic` is true if usage draws from the lot without a
+request; `contract_id` is the contract that granted it, and `price_due_at` says which of its invoices charges
+for it, null without a price."""
+
+credit_draw = Table(
+    "credit_draw",
+    metadata,
+    Column("product_key", Text, primary_key=True),
+    Column("cycle_start", UtcMicroseconds, primary_key=True),
+    Column("lot_id", Text, ForeignKey("credit_lot.id"), primary_key=True),
+    required("contract_id", Text, index=True),
+    required("amount", DecimalText),
+    sqlite_with_rowid=False,
+)
+"""What usage has drawn from a lot, less what has gone back to it: by the contract's product and the cycle."""
 
 ledger_entry = record(
     "ledger_entry",
@@ -172,16 +194,13 @@ ledger_entry = record(
     Column("cycle_start", UtcMicroseconds),
     Column("grant_number", Integer),
     Column("grant_due_at", UtcMicroseconds),
-    Column("paid_units", DecimalText),
-    Column("paid_money", DecimalText),
     # The order in which a customer's ledger is listed.
     Index("ledger_entry_of", "customer_id", "seq"),
-    Index("ledger_entry_usage", "product_key", "cycle_start"),
     Index("ledger_entry_grant", "contract_id", "grant_due_at"),
 )
 """Every change of a pool's balance; `amount` is negative if the balance falls. An entry for usage names the
-product and the cycle; `paid_units` and `paid_money` are what credits of each kind have paid for it in all. An
-entry for credits of a contract has their number among its creditGrants, and when they were due."""
+product and the cycle. An entry for credits of a contract has their number among its creditGrants, and when
+they were due."""
 
 usage_peak = Table(
     "reached",

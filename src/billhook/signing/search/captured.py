@@ -11,7 +11,7 @@ from itertools import product
 from typing import Final, NamedTuple, get_args
 
 from billhook.errors import SignatureMalformed
-from billhook.signing.parsing import MAX_HEADER_BYTES, Encoding, read_signature
+from billhook.signing.parsing import MAX_HEADER_BYTES, Encoding, read_signature, split_list
 from billhook.signing.standard_webhooks import URL_SAFE
 from billhook.signing.times import TIME_FORMATS, TimeFormatName
 
@@ -106,7 +106,7 @@ def _parts(headers: Mapping[str, str]) -> Iterator[Part]:
         if not value.isascii() or len(value) > MAX_HEADER_BYTES:
             continue
         separator = ";" if ";" in value else ","
-        entries = [_ENTRY.fullmatch(entry) for entry in value.split(separator)]
+        entries = [_ENTRY.fullmatch(entry) for entry in split_list(value, separator)]
         if all(entries):
             yield from (Part(name, entry[2], entry[1], separator) for entry in entries if entry)
         yield Part(name, value)

@@ -34,7 +34,7 @@ CREATE TABLE run (
     due_at {time} NOT NULL,
     worker TEXT, release_id INTEGER, queued INTEGER DEFAULT 0 NOT NULL, token INTEGER NOT NULL,
     last_error TEXT, finished_at {time}, order_key TEXT, newest_only INTEGER DEFAULT 0 NOT NULL,
-    identity TEXT, twin_of {ref}, runs_alone INTEGER DEFAULT 0 NOT NULL,
+    newest_key TEXT, identity TEXT, twin_of {ref}, runs_alone INTEGER DEFAULT 0 NOT NULL,
     beside_others INTEGER DEFAULT 0 NOT NULL, uncounted_attempts INTEGER DEFAULT 0 NOT NULL,
     replays INTEGER DEFAULT 0 NOT NULL, started_at {time}, duration_seconds FLOAT,
     CONSTRAINT run_delivery_id_fkey FOREIGN KEY (delivery_id) REFERENCES delivery (id) ON DELETE CASCADE,
@@ -45,6 +45,8 @@ CREATE INDEX run_dead_idx ON run (handler, finished_at) WHERE state IN ('dead');
 CREATE INDEX run_alone_idx ON run (due_at) WHERE runs_alone = 1 AND state IN ('due');
 CREATE INDEX run_order_idx ON run (handler, order_key, state, delivery_id)
     WHERE order_key IS NOT NULL AND state IN ('waiting', 'due', 'running');
+CREATE INDEX run_newest_idx ON run (handler, order_key, newest_key, delivery_id)
+    WHERE newest_key IS NOT NULL AND state IN ('succeeded');
 CREATE INDEX run_finished_at_idx ON run (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX run_identity_idx ON run (handler, identity) WHERE identity IS NOT NULL AND twin_of IS NULL;
 
@@ -68,12 +70,20 @@ CREATE TABLE billhook_issue (
 CREATE TABLE billhook_handler (
     id {id} NOT NULL CONSTRAINT billhook_handler_pkey PRIMARY KEY, name TEXT NOT NULL, paused_at {time},
     paused_why TEXT, paused_error TEXT, failures INTEGER DEFAULT 0 NOT NULL, next_start_at {time},
-    CONSTRAINT billhook_handler_name_key UNIQUE (name)
+    renamed_to TEXT, CONSTRAINT billhook_handler_name_key UNIQUE (name)
 );
 CREATE TABLE billhook_worker (
     owner TEXT NOT NULL CONSTRAINT billhook_worker_pkey PRIMARY KEY, engine TEXT NOT NULL, handlers INTEGER,
-    started_at {time} NOT NULL, host TEXT NOT NULL, pid INTEGER, threads INTEGER, release_id INTEGER,
-    seen_at {time} NOT NULL, stopped_at {time}
+    started_at {time} NOT NULL, host TEXT NOT NULL, pid INTEGER, pid_space TEXT, pid_ticks BIGINT,
+    threads INTEGER, release_id INTEGER, list_id INTEGER, seen_at {time} NOT NULL, stopped_at {time},
+    died_at {time}
+);
+CREATE INDEX billhook_worker_seen_at_idx ON billhook_worker (seen_at);
+CREATE TABLE billhook_handler_list (
+    id {id} NOT NULL CONSTRAINT billhook_handler_list_pkey PRIMARY KEY, digest TEXT NOT NULL,
+    content TEXT NOT NULL, first_at {time} NOT NULL, live_since {time} NOT NULL, planned_at {time},
+    missed INTEGER DEFAULT 0 NOT NULL, missed_from {time}, missed_at {time}, missed_names TEXT,
+    CONSTRAINT billhook_handler_list_digest_key UNIQUE (digest)
 );
 CREATE TABLE billhook_release (
     id {id} NOT NULL CONSTRAINT billhook_release_pkey PRIMARY KEY, name TEXT NOT NULL,
@@ -82,6 +92,11 @@ CREATE TABLE billhook_release (
 CREATE TABLE billhook_action (
     id {id} NOT NULL CONSTRAINT billhook_action_pkey PRIMARY KEY, at {time} NOT NULL, who TEXT NOT NULL,
     what TEXT NOT NULL, which TEXT NOT NULL, deliveries INTEGER
+);
+CREATE TABLE billhook_subscription (
+    id {id} NOT NULL CONSTRAINT billhook_subscription_pkey PRIMARY KEY, at {time} NOT NULL, who TEXT NOT NULL,
+    service TEXT NOT NULL, url TEXT NOT NULL, digest TEXT NOT NULL, event_type TEXT NOT NULL,
+    threshold TEXT NOT NULL, recurring_threshold TEXT NOT NULL
 );
 CREATE TABLE billhook_count (
     hour {time} NOT NULL, source TEXT NOT NULL, event_type TEXT NOT NULL, handler TEXT NOT NULL,

@@ -1,0 +1,1 @@
+"""The files that bring an app to production: `billhook deploy`, and deploy/ of the repository."""

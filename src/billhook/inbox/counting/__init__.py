@@ -1,0 +1,1 @@
+"""Counts by the hour of what happened, and how long anything is kept."""

@@ -1,0 +1,1 @@
+"""What operators do to deliveries: replaying, discarding, erasing, taking over; each is recorded."""

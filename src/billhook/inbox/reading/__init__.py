@@ -1,0 +1,1 @@
+"""Finding, counting and following deliveries, without changing anything."""

@@ -1,0 +1,1 @@
+"""Planning, claiming and settling runs, and the limits and leases that they are under."""

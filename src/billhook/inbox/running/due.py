@@ -1,0 +1,279 @@
+"""Find what is due: which handlers have runs that may be claimed, when the next run is due, and what waits.
+
+All that it reads may change until the claim, which decides: see billhook.inbox.running.claims.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Select,
+    Text,
+    TextualSelect,
+    and_,
+    bindparam,
+    column,
+    func,
+    select,
+    update,
+)
+
+from billhook.inbox.running.handler_lists import EVERY_TYPE, TypeFilter, of_types
+from billhook.inbox.running.unread import first_of_each
+from billhook.inbox.tables.records import HandlerLimits, own_name
+from billhook.inbox.tables.schema import (
+    CLAIMABLE,
+    DUE_RUN,
+    RUNNING_RUN,
+    SUSPECT,
+    UNFINISHED,
+    UNREAD,
+    delivery,
+    handler,
+    run,
+)
+from billhook.inbox.tables.sql import TextOfTables, UtcDateTime, distinct_values, in_values, words
+
+IS_PAUSED = handler.c.paused_at.is_not(None)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDelivery:
+    """A delivery to be handled, `since` its receipt if it is unread, else since its run was due.
+
+    `fresh`: no run of it was ever started, so a worker may have its message already. `limited`: its handler
+    has a limit, so that a worker may have had its message, and no capacity for it.
+    """
+
+    delivery_id: int
+    since: datetime
+    fresh: bool
+    limited: bool = False
+
+
+class NextTimes(NamedTuple):
+    """When an engine has to poll the inbox again; None without such a moment."""
+
+    due_at: datetime | None
+    """When the next run may be claimed, or the next lease ends."""
+    suspect_at: datetime | None
+    lease_ends_at: datetime | None = None
+    due: Mapping[str, datetime] = {}
+    """When the first run of each handler may be claimed, by the name that it is stored under."""
+    suspects: Mapping[str, datetime] = {}
+    """The same of suspects."""
+
+    def names_due(self, now: datetime) -> list[str]:
+        """Return the handlers of which an ordinary run may be claimed, the longest waiting first."""
+        waiting = sorted((due_at, name) for name, due_at in self.due.items() if due_at <= now)
+        return [name for _, name in waiting]
+
+    def of(self, which: Callable[[str], bool]) -> NextTimes:
+        """Return the times of these handlers alone, by the names that runs are stored under."""
+        due = {name: at for name, at in self.due.items() if which(name)}
+        suspects = {name: at for name, at in self.suspects.items() if which(name)}
+        moments = (*due.values(), *([] if self.lease_ends_at is None else [self.lease_ends_at]))
+        first, suspect_at = min(moments, default=None), min(suspects.values(), default=None)
+        return NextTimes(first, suspect_at, self.lease_ends_at, due, suspects)
+
+    def after(self, now: datetime) -> datetime | None:
+        """Return the first moment after now at which a run may be claimed, or a lease ends."""
+        moments = (*self.due.values(), *self.suspects.values(), self.lease_ends_at)
+        return min((at for at in moments if at is not None and at > now), default=None)
+
+
+NOTHING_DUE = NextTimes(None, None)
+_FIRST = """SELECT '{state}' AS kind, handler, (
+    SELECT due_at FROM $run WHERE {of_index} AND run.handler = {state}.handler {which} ORDER BY due_at LIMIT 1
+) FROM {state} WHERE handler IS NOT NULL"""
+_OF_HANDLERS = """
+    UNION ALL SELECT 'paused', name, paused_at FROM $billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM $billhook_handler WHERE next_start_at IS NOT NULL
+"""
+
+
+def _moments(sql: str, **parameters: Any) -> TextualSelect:
+    typed = [bindparam(name, type_=of_type) for name, of_type in parameters.items()]
+    columns = (column("kind", Text), column("name", Text), column("at", UtcDateTime))
+    return TextOfTables(sql + _OF_HANDLERS).bindparams(*typed).columns(*columns)
+
+
+_CLAIMABLE = f"$by_index({words(CLAIMABLE)})"
+_DUE = {"state": "due", "of_index": f"{_CLAIMABLE}state = 'due'", "which": "AND runs_alone = 0"}
+_RUNNING = {"state": "running", "of_index": f"{_CLAIMABLE}state = 'running'", "which": ""}
+_STEPS = ", ".join(
+    distinct_values(kind["state"], "handler", "run", kind["of_index"]) for kind in (_DUE, _RUNNING)
+)
+_MOMENTS_OF_ALL = _moments(
+    f"WITH RECURSIVE {_STEPS} "  # noqa: S608 - constants
+    f"{_FIRST.format(**_DUE)} UNION ALL {_FIRST.format(**_RUNNING)} "
+    "UNION ALL SELECT 'suspect', handler, min(due_at) FROM $run "
+    f"WHERE {words(SUSPECT)} GROUP BY handler"
+)
+_MOMENTS_OF_ONE = _moments(
+    "SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) "  # noqa: S608
+    f"FROM $run WHERE delivery_id = :delivery_id AND {words(CLAIMABLE)} GROUP BY 1, 2",
+    delivery_id=BigInteger,
+)
+
+
+def next_times(
+    connection: Connection, limits: Mapping[str, HandlerLimits], only: int | None = None
+) -> NextTimes:
+    """Return when an engine has to poll again; for the runs of one delivery if `only` names it.
+
+    A handler that is paused, or has as many runs under way as it may, has no due run. All that it reads may
+    change until the claim, which decides.
+    """
+    if only is None:
+        rows = connection.execute(_MOMENTS_OF_ALL)
+    else:
+        rows = connection.execute(_MOMENTS_OF_ONE, {"delivery_id": only})
+    found: defaultdict[str, dict[str, datetime]] = defaultdict(dict)
+    for kind, name, at in rows:
+        if at is not None:
+            found[kind][name] = at
+    due, suspects = found["due"], found["suspect"]
+    if limits or found["paused"]:
+        due, suspects = (_unless_limited(connection, found, moments, limits) for moments in (due, suspects))
+    lease_ends_at = min(found["running"].values(), default=None)
+    moments = (*due.values(), *found["running"].values())
+    return NextTimes(
+        min(moments, default=None), min(suspects.values(), default=None), lease_ends_at, due, suspects
+    )
+
+
+def _unless_limited(
+    connection: Connection,
+    found: Mapping[str, Mapping[str, datetime]],
+    due: Mapping[str, datetime],
+    limits: Mapping[str, HandlerLimits],
+) -> dict[str, datetime]:
+    """Return when runs are due of those handlers that are not paused, and may start more."""
+    paused = {own_name(limits, name) for name in found["paused"]}
+    busy = names_at_limit(connection, limits, due)
+    startable = {}
+    for name, due_at in due.items():
+        own, its_limits = own_name(limits, name), limits.get(name)
+        if own not in paused and own not in busy:
+            start_at = found["start"].get(own, due_at) if its_limits and its_limits.rate else due_at
+            startable[name] = max(due_at, start_at)
+    return startable
+
+
+def names_at_limit(
+    connection: Connection, limits: Mapping[str, HandlerLimits], names: Collection[str]
+) -> set[str]:
+    """Return those of the handlers, by their own names, that have as many runs under way as they may."""
+    bounded = {limits[name].name: limits[name] for name in names if name in limits and limits[name].at_most}
+    running = count_running(connection, bounded.values())
+    return {name for name, of_it in bounded.items() if running[name] >= (of_it.at_most or 0)}
+
+
+def count_running(connection: Connection, handlers: Collection[HandlerLimits]) -> dict[str, int]:
+    """Return how many runs of each of these handlers are under way, by the handler's own name."""
+    numbers = {of_it.name: 0 for of_it in handlers}
+    if numbers:
+        own = {name: of_it.name for of_it in handlers for name in of_it.names}
+        running = select(run.c.handler, func.count()).where(RUNNING_RUN, in_values(run.c.handler, own))
+        for name, number in connection.execute(running.group_by(run.c.handler)):
+            numbers[own[name]] += number
+    return numbers
+
+
+def pending(
+    connection: Connection,
+    limits: Mapping[str, HandlerLimits],
+    times: NextTimes,
+    *,
+    received_before: datetime,
+    now: datetime,
+    limit: int,
+    types: TypeFilter = EVERY_TYPE,
+) -> list[PendingDelivery]:
+    """Find deliveries that should already be in progress, in case the message that named them was lost.
+
+    Up to `limit`, unread ones of these types, and those with a run that may be claimed (one whose lease ran
+    out may), the longest waiting first. Each delivery is named once. Of a backlog, up to half are the first
+    of each type.
+    """
+    # In the order of the partial index, so that a long backlog costs no more than a short one.
+    unread = select(delivery.c.id, delivery.c.received_at).where(
+        UNREAD, delivery.c.received_at <= received_before, *of_types(types)
+    )
+    rows = connection.execute(unread.order_by(delivery.c.id).limit(limit))
+    by_id = {row.id: PendingDelivery(row.id, row.received_at, fresh=True) for row in rows}
+    first = first_of_each(connection, limit // 2, types) if len(by_id) == limit else []
+    kept = {
+        delivery_id: PendingDelivery(delivery_id, received_at, fresh=True)
+        for delivery_id, received_at in first
+        if received_at <= received_before and delivery_id not in by_id
+    }
+    names = times.names_due(now)
+    running = count_running(connection, [limits[name] for name in names if name in limits])
+    for name in names:
+        its_limits = limits.get(name)
+        limited = its_limits is not None and its_limits.bounds_starts
+        capacity = limit
+        if its_limits is not None and its_limits.at_most is not None:
+            capacity = max(0, its_limits.at_most - running[its_limits.name])
+        for row in connection.execute(due_runs(name, now, capacity)):
+            fresh = not row.attempts
+            _add(by_id, PendingDelivery(row.delivery_id, row.due_at, fresh=fresh, limited=limited))
+    lost = select(run.c.delivery_id, run.c.due_at).where(run.c.due_at <= now).limit(limit)
+    for which in (RUNNING_RUN, and_(SUSPECT, in_values(run.c.handler, times.suspects))):
+        for delivery_id, since in connection.execute(lost.where(which)):
+            _add(by_id, PendingDelivery(delivery_id, since, fresh=False))
+    others = sorted(by_id.values(), key=_waits_since)[: limit - len(kept)]
+    return sorted([*kept.values(), *others], key=_waits_since)
+
+
+def _waits_since(found: PendingDelivery) -> tuple[datetime, int]:
+    return found.since, found.delivery_id
+
+
+def due_runs(name: str, now: datetime, limit: int) -> Select[tuple[int, datetime, int]]:
+    """Select the delivery, due time and attempts of the first due runs of a handler."""
+    due = [DUE_RUN, run.c.handler == name, run.c.due_at <= now]
+    query = select(run.c.delivery_id, run.c.due_at, run.c.attempts).where(*due)
+    return query.order_by(run.c.due_at, run.c.id).limit(limit)
+
+
+def _add(by_id: dict[int, PendingDelivery], found: PendingDelivery) -> None:
+    listed = by_id.get(found.delivery_id)
+    # A started run of it counts more than its unstarted ones: then no worker has its message any more.
+    if listed is None or (listed.fresh and not found.fresh):
+        by_id[found.delivery_id] = found
+
+
+def count_unfinished(connection: Connection, limit: int) -> int:
+    """Count deliveries that are not finished, up to `limit`: by their partial index, never by the table."""
+    # LIMIT inside: beyond the limit the exact number is of no use, and counting costs.
+    some = select(delivery.c.id).where(UNFINISHED).limit(limit).subquery()
+    counted: int = connection.execute(select(func.count()).select_from(some)).scalar_one()
+    return counted
+
+
+FARTHEST = timedelta(days=62)
+"""The longest wait between attempts with the longest jitter; no lease is longer."""
+
+
+def reset_far_due_times(connection: Connection, names: Iterable[str], now: datetime) -> None:
+    """Make due what is due later than any wait may take: it was written when the clock was ahead.
+
+    Runs of the handlers of these names, which the index finds, and suspects.
+    """
+    # Not leases: this worker's own clock may be the one that is wrong.
+    due = [and_(DUE_RUN, run.c.handler == name) for name in names]
+    for which in (*due, SUSPECT):
+        far = select(run.c.id).where(which, run.c.due_at > now + FARTHEST)
+        # Rows that another worker has locked are reset by it, or the next time.
+        found = far.with_for_update(skip_locked=True)
+        connection.execute(update(run).where(run.c.id.in_(found)).values(due_at=now))

@@ -1,0 +1,204 @@
+"""Read the deliveries that wait to be planned: the oldest, and from a backlog the first of each type in turn.
+
+A backlog of one type holds up no other. The deliveries of a source that must be planned in the order of
+receipt are a queue: those of one type; of all types that an ordered handler gets; and where a type is in the
+body, and not read yet, of all types that any ordered handler gets. What is read of a queue is always its
+beginning.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import BigInteger, Column, Connection, Integer, Select, Text, TextualSelect, bindparam, select
+
+from billhook.inbox.running.handler_lists import EVERY_TYPE, NEWEST_LIST, TypeFilter, of_types
+from billhook.inbox.tables.records import StoredDelivery
+from billhook.inbox.tables.schema import UNREAD, delivery
+from billhook.inbox.tables.sql import TextOfTables, words
+
+STORED_COLUMNS = [delivery.c.id, *(delivery.c[name] for name in StoredDelivery._fields[1:])]
+"""In the order of StoredDelivery's fields."""
+MOST_OF_EACH = 10
+"""Deliveries of one type that a batch takes in turn, at most; the rest of the batch are the oldest."""
+_START = ("", "")
+"""Before all types and sources."""
+LAST_ID = 2**63 - 1
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+"""Since when no process was seen: for a caller that leaves nothing to others."""
+QueueOf = Callable[[str], int | None]
+"""Returns the number of the queue of an event type; None for one without an ordered handler."""
+
+RECEIVED = (
+    select(NEWEST_LIST, *STORED_COLUMNS)
+    .where(UNREAD)
+    .order_by(delivery.c.id)
+    .limit(bindparam("at_most", type_=Integer))
+)
+"""Up to `at_most` deliveries that wait to be planned, oldest first: the fields of StoredDelivery, after the
+number of the newest list of handlers."""
+_RECEIVED_ONE = RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=BigInteger))
+# At most three look-ups in the index for each row that it finds, however many wait. Not one that compares the
+# three columns at once, for which SQLite reads all of a type.
+_FIRST = f"""(
+    SELECT id FROM $delivery WHERE {words(UNREAD)} AND {{}} ORDER BY event_type, source, id LIMIT 1
+)"""  # noqa: S608
+_OF_TYPE = "event_type = found.event_type AND"
+_BEHIND = f"""coalesce(
+    {_FIRST.format(f"{_OF_TYPE} source = found.source AND id > found.id AND found.of_type < :of_each")},
+    {_FIRST.format(f"{_OF_TYPE} source > found.source")},
+    {_FIRST.format("event_type > found.event_type")}
+)"""
+_FOUND = f"""WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
+    SELECT CAST(0 AS bigint), CAST(:after_type AS text), CAST(:after_source AS text), 0, :of_each
+    UNION ALL
+    SELECT here.id, here.event_type, here.source, found.number + 1,
+        CASE WHEN here.event_type = found.event_type AND here.source = found.source
+            THEN found.of_type + 1 ELSE 1 END
+    FROM found JOIN $delivery AS here ON here.id = {_BEHIND}
+    WHERE found.number < :at_most
+)"""  # noqa: S608
+"""Up to `of_each` deliveries of each type and source after a pair of them, in the order of the index."""
+
+
+def _of_each_type(columns: Sequence[Column[Any]]) -> TextualSelect:
+    names = ", ".join(f"stored.{column.name}" for column in columns)
+    chosen = f"SELECT {names} FROM found JOIN $delivery AS stored ON stored.id = found.id"  # noqa: S608
+    parameters = (
+        bindparam("after_type", type_=Text),
+        bindparam("after_source", type_=Text),
+        bindparam("of_each", type_=Integer),
+        bindparam("at_most", type_=Integer),
+    )
+    sql = TextOfTables(f"{_FOUND} {chosen} ORDER BY found.number")
+    return sql.bindparams(*parameters).columns(*columns)
+
+
+_OF_EACH_TYPE = _of_each_type(STORED_COLUMNS)
+_FIRST_OF_EACH = _of_each_type([delivery.c.id, delivery.c.received_at, delivery.c.event_type])
+
+
+@dataclass(slots=True)
+class RoundRobin:
+    """Whose turn it is where more deliveries wait than a batch takes; of one engine, and for one thread."""
+
+    queue_of: QueueOf
+    of_each: int = MOST_OF_EACH
+    after: tuple[str, str] = _START
+
+    def choose(
+        self, connection: Connection, oldest: list[StoredDelivery], limit: int, types: TypeFilter
+    ) -> list[StoredDelivery]:
+        """Return `limit` deliveries: some of each of these types, and as many of the `oldest` as fit."""
+        at_most = limit // 2
+        if not at_most:
+            return oldest
+        kind, source = self.after
+        values = {"after_type": kind, "after_source": source}
+        rows = connection.execute(_OF_EACH_TYPE, values | {"of_each": self.of_each, "at_most": at_most})
+        found = [StoredDelivery(*row) for row in rows]
+        # What is left to others takes room here, but is little, and for a minute at most.
+        wanted = [one for one in found if types.has(one.event_type)]
+        complete = self.after == _START and len(found) < at_most
+        chosen = merge(oldest, wanted, self.of_each, self.queue_of, limit, complete=complete)
+        if complete:
+            number = len({(one.event_type, one.source) for one in found})
+            self.of_each = max(1, min(MOST_OF_EACH, at_most // (number + 1)))
+        elif len(found) < at_most:
+            self.after = _START
+        elif self.of_each > 1:
+            self.of_each //= 2
+        else:
+            self.after = (found[-1].event_type, found[-1].source)
+        return chosen
+
+
+def merge(
+    oldest: Iterable[StoredDelivery],
+    found: Sequence[StoredDelivery],
+    of_each: int,
+    queue_of: QueueOf,
+    limit: int,
+    *,
+    complete: bool,
+) -> list[StoredDelivery]:
+    """Return up to `limit` deliveries, by id: of each queue the beginning.
+
+    `oldest` are the first of all. `found` are the first `of_each` of each type and source: of all of them if
+    it is `complete`; else they do not tell the beginning of a queue that may have several types.
+    """
+    with_unread_types = {one.source for one in found if not one.event_type}
+    queues: defaultdict[object, defaultdict[str, list[StoredDelivery]]]
+    queues = defaultdict(lambda: defaultdict(list))
+    for one in found:
+        ordered = queue_of(one.event_type)
+        if ordered is None:
+            queues[one.source, one.event_type][one.event_type].append(one)
+        elif complete:
+            queue = None if one.source in with_unread_types else ordered
+            queues[one.source, queue][one.event_type].append(one)
+    chosen: dict[int, StoredDelivery] = {}
+    for types in queues.values():
+        # Behind the last of a type that may go on, its next delivery may come before those of the others.
+        ends = [these[-1].delivery_id for these in types.values() if len(these) >= of_each]
+        known_to = min(ends, default=LAST_ID)
+        chosen |= {
+            one.delivery_id: one for these in types.values() for one in these if one.delivery_id <= known_to
+        }
+    for one in oldest:
+        if len(chosen) >= limit:
+            break
+        chosen[one.delivery_id] = one
+    return [chosen[delivery_id] for delivery_id in sorted(chosen)]
+
+
+class Unread(NamedTuple):
+    """Deliveries that no engine has read yet, and the newest list of handlers in the same snapshot.
+
+    `newest_list` is None without deliveries, and where no process is alive.
+    """
+
+    deliveries: list[StoredDelivery]
+    newest_list: int | None
+
+
+def read_unread(
+    connection: Connection,
+    limit: int,
+    turns: RoundRobin | None = None,
+    types: TypeFilter = EVERY_TYPE,
+    alive_since: datetime = NEVER,
+) -> Unread:
+    """Return up to `limit` deliveries of these types: the oldest, or in turn where more wait.
+
+    Processes that were seen since `alive_since` are alive.
+    """
+    query = RECEIVED if types == EVERY_TYPE else RECEIVED.where(*of_types(types))
+    oldest, newest_list = _received(connection, query, {"at_most": limit, "alive_since": alive_since})
+    if turns is not None and len(oldest) >= limit:
+        oldest = turns.choose(connection, oldest, limit, types)
+    return Unread(oldest, newest_list)
+
+
+def _received(connection: Connection, query: Select[Any], values: dict[str, Any]) -> Unread:
+    rows = connection.execute(query, values).all()
+    return Unread([StoredDelivery(*row[1:]) for row in rows], rows[0][0] if rows else None)
+
+
+def first_of_each(
+    connection: Connection, at_most: int, types: TypeFilter = EVERY_TYPE
+) -> list[tuple[int, datetime]]:
+    """Return the id and the receipt of the first unread deliveries of each of these types, and source."""
+    values = {"after_type": "", "after_source": "", "of_each": MOST_OF_EACH, "at_most": at_most}
+    rows = connection.execute(_FIRST_OF_EACH, values)
+    return [(row.id, row.received_at) for row in rows if types.has(row.event_type)]
+
+
+def read_one(connection: Connection, delivery_id: int, alive_since: datetime = NEVER) -> Unread:
+    """Return the delivery if no engine has read it yet."""
+    values = {"at_most": 1, "delivery_id": delivery_id, "alive_since": alive_since}
+    return _received(connection, _RECEIVED_ONE, values)

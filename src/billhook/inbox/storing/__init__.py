@@ -1,0 +1,1 @@
+"""Storing deliveries durably: group commit, and the counts that are written beside it."""

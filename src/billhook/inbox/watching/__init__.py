@@ -1,0 +1,1 @@
+"""Watching an inbox: figures, conditions, issues, and who is notified of them."""

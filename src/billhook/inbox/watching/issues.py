@@ -1,0 +1,395 @@
+"""Issues: what is wrong, each of them once and not once for each delivery.
+
+A failure of one bug is an issue, and so is all else that billhook.inbox.watching.occurrences finds. A row of
+`billhook_issue` has the state of an issue only. How often it happened is read from what is stored, and from
+the hourly counts of inbox.counting.counts, which has the failures that retention or an operator has deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Text, and_, cast, func, or_, select, update
+
+from billhook.inbox.counting.counts import BEFORE, OF_ISSUE, hour_of
+from billhook.inbox.counting.retention import cut_texts
+from billhook.inbox.inbox import Inbox
+from billhook.inbox.running.filters import DeliveryFilter
+from billhook.inbox.running.workers import last_seen_before
+from billhook.inbox.tables.dialect import dialect_of
+from billhook.inbox.tables.handler_names import has_name_of, present_names
+from billhook.inbox.tables.records import fingerprint
+from billhook.inbox.tables.schema import (
+    CLAIMABLE,
+    DEAD_RUN,
+    IDENTIFIERS,
+    delivery,
+    failure,
+    hourly_count,
+    issue,
+    run,
+)
+from billhook.inbox.tables.sql import in_values
+from billhook.inbox.tables.states import RunState
+from billhook.inbox.watching.disagreements import read_lacking
+from billhook.inbox.watching.occurrences import (
+    HOUR,
+    MOST,
+    OF_BUGS,
+    OF_STATE,
+    OF_WORKERS,
+    QUARANTINED,
+    IssueKind,
+    quarantine_id,
+)
+
+RESOLVES_ITSELF = "The issue resolves itself when none of its runs is dead or retried, after an hour of quiet"
+_EXAMPLES = 3
+_HOURS = 24
+_COUNTED_BY_HOUR = 10_000
+_READ_BACK = 100_000
+"""The newest failures among which the first of a time is looked for: they have no index by time."""
+_BATCH = 500
+
+
+_DELETED = select(hourly_count.c.hour, hourly_count.c.number, hourly_count.c.last_at).where(
+    hourly_count.c.what == OF_ISSUE
+)
+
+
+class IssueState(StrEnum):
+    """The state of an issue."""
+
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"  # it is worked on
+    RESOLVED = "resolved"  # open again when it happens again
+    IGNORED = "ignored"  # for a time
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """What is wrong: `subject` is the handler or the event type, `place` where the user's code failed.
+
+    `count` is how many attempts failed, with those that retention or an operator has deleted, how many runs
+    are dead or how many deliveries are quarantined. `deliveries` is how many stored deliveries that concerns,
+    with the newest as `examples`. `identifiers` say what each of these is about, by its id.
+    """
+
+    id: str
+    kind: IssueKind
+    subject: str
+    title: str
+    place: str | None
+    state: IssueState
+    opened_at: datetime
+    changed_at: datetime
+    who: str | None
+    why: str | None
+    ignored_until: datetime | None
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+    count: int = 0
+    deliveries: int = 0
+    examples: tuple[int, ...] = ()
+    identifiers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def who_text(self) -> str:
+        """Who works on it, or who changed its state, and why."""
+        by = f"{self.who} works on it" if self.state is IssueState.ACKNOWLEDGED else f"by {self.who}"
+        return f"{by}: {self.why}" if self.why else by
+
+    @property
+    def handler(self) -> str | None:
+        """The handler of the runs that failed; None for an issue of another kind."""
+        return self.subject if self.kind in (*OF_BUGS, IssueKind.DEAD) else None
+
+
+def list_issues(
+    inbox: Inbox,
+    states: Sequence[IssueState] = (),
+    subject: str | None = None,
+    ids: Collection[str] | None = None,
+) -> list[Issue]:
+    """Return issues in these states (default: all), of one subject or of all, or of these ids: open first."""
+    with inbox.database.read() as connection:
+        query = select(issue)
+        if states:
+            query = query.where(in_values(issue.c.state, [state.value for state in states]))
+        if subject is not None:
+            query = query.where(has_name_of(issue.c.subject, subject))
+        if ids is not None:
+            query = query.where(in_values(issue.c.fingerprint, sorted(ids)))
+        # Of more than are looked at, the resolved ones are left out first.
+        query = query.order_by(issue.c.state == IssueState.RESOLVED.value, issue.c.changed_at.desc())
+        found = [_issue(row) for row in connection.execute(query.limit(MOST))]
+        counted = _with_numbers(connection, found)
+    order = list(IssueState)
+    return sorted(
+        counted,
+        key=lambda each: (
+            order.index(each.state),
+            -(each.last_at or each.opened_at).timestamp(),
+            each.id,
+        ),
+    )
+
+
+class OpenIssue(NamedTuple):
+    """An issue that is open, without its numbers."""
+
+    kind: IssueKind
+    subject: str
+    title: str
+
+
+def list_open(inbox: Inbox) -> list[OpenIssue]:
+    """Return the issues that are open, quickly."""
+    query = select(issue.c.kind, issue.c.subject, issue.c.title).where(issue.c.state == IssueState.OPEN.value)
+    return [OpenIssue(IssueKind(row.kind), row.subject, row.title) for row in inbox.fetch(query)]
+
+
+def count_issues(inbox: Inbox) -> dict[IssueState, int]:
+    """Return how many issues are in each state."""
+    found = dict(map(tuple, inbox.fetch(select(issue.c.state, func.count()).group_by(issue.c.state))))
+    return {state: found.get(state, 0) for state in IssueState}
+
+
+def find_issue(inbox: Inbox, issue_id: str) -> Issue | None:
+    """Return the issue with an id; None without one."""
+    if not issue_id.isalnum():  # PostgreSQL refuses some texts (NUL)
+        return None
+    return next(iter(list_issues(inbox, ids=[issue_id])), None)
+
+
+def issue_ids(inbox: Inbox, beginning: str) -> list[str]:
+    """Return the ids of issues that begin like this."""
+    if not beginning.isalnum():
+        return []
+    begins = func.substr(issue.c.fingerprint, 1, len(beginning)) == beginning
+    query = select(issue.c.fingerprint).where(begins).order_by(issue.c.fingerprint)
+    return [row.fingerprint for row in inbox.fetch(query)]
+
+
+def change_issue(
+    inbox: Inbox,
+    issue_id: str,
+    state: IssueState,
+    now: datetime,
+    *,
+    who: str,
+    why: str | None = None,
+    until: datetime | None = None,
+) -> bool:
+    """Acknowledge, resolve, ignore or open an issue for an operator; False if there is no such issue.
+
+    `who` changes it or, of an issue that is acknowledged, works on it.
+    """
+    values = {"state": state.value, "changed_at": now, "who": who, "why": why, "ignored_until": until}
+    return bool(inbox.apply(update(issue).where(issue.c.fingerprint == issue_id).values(values)))
+
+
+def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
+    """Remove from the issues of deliveries that are erased all that may name a customer."""
+    failed = select(failure.c.fingerprint).join(run, run.c.id == failure.c.run_id)
+    ids = set(connection.execute(failed.where(in_values(run.c.delivery_id, delivery_ids))).scalars())
+    # In any state: they may have been dead, or quarantined, when an operator wrote the reason.
+    runs = select(run.c.handler).where(in_values(run.c.delivery_id, delivery_ids)).distinct()
+    names, renamed = {*connection.execute(runs).scalars()}, present_names(connection)
+    names |= {renamed[name] for name in names & renamed.keys()}
+    ids |= {fingerprint(name, IssueKind.DEAD) for name in names}
+    types = (
+        select(column).where(in_values(delivery.c.id, delivery_ids))
+        for column in (delivery.c.event_type, delivery.c.sent_as)
+    )
+    of_types = select(issue.c.fingerprint).where(
+        issue.c.kind == IssueKind.QUARANTINE.value, or_(*map(issue.c.subject.in_, types))
+    )
+    ids |= set(connection.execute(of_types).scalars())
+    cut_texts(connection, in_values(issue.c.fingerprint, sorted(filter(None, ids))))
+
+
+def newest_traceback(inbox: Inbox, issue_id: str) -> tuple[int, str] | None:
+    """Return the newest failure's delivery, and its traceback or its error; None without a failure."""
+    query = (
+        select(run.c.delivery_id, func.coalesce(failure.c.traceback, failure.c.error))
+        .join(run, run.c.id == failure.c.run_id)
+        .where(failure.c.fingerprint == issue_id)
+        .order_by(failure.c.id.desc())
+    )
+    return next(((row[0], row[1]) for row in inbox.fetch(query.limit(1))), None)
+
+
+def by_hour(inbox: Inbox, issues: Collection[Issue], now: datetime) -> dict[str, list[int]]:
+    """Count the failures of issues in each of the last 24 hours, oldest first, by the id of the issue.
+
+    Of each issue the newest 10,000 that are stored, and deleted ones. Other kinds of issue have none.
+    """
+    ids = [one.id for one in issues if one.kind in OF_BUGS]
+    first = hour_of(now) - (_HOURS - 1) * HOUR
+    deleted = select(hourly_count.c.cause, hourly_count.c.hour, hourly_count.c.number).where(
+        hourly_count.c.what == OF_ISSUE, hourly_count.c.hour >= first, in_values(hourly_count.c.cause, ids)
+    )
+    with inbox.database.read() as connection:
+        found = [tuple(row) for row in connection.execute(deleted)]
+        for its_id, stored in connection.execute(_stored_by_hour(connection, ids, first)):
+            by_text = json.loads(stored or "{}")
+            found += [
+                (its_id, datetime.fromisoformat(f"{hour}:00+00:00"), number)
+                for hour, number in by_text.items()
+            ]
+    numbers = {each: [0] * _HOURS for each in ids}
+    for its_id, hour, number in found:
+        place = (hour - first) // HOUR
+        if place < _HOURS:  # the clock of another machine may be ahead
+            numbers[its_id][place] += number
+    return numbers
+
+
+def _stored_by_hour(connection: Connection, ids: Collection[str], since: datetime) -> Any:
+    """Select an object of hours with numbers for each issue, by the index of its failures.
+
+    By a subquery for each with a limit: as a join PostgreSQL would read all failures where many are of one.
+    """
+    latest = select(failure.c.id, failure.c.failed_at).order_by(failure.c.id.desc()).limit(_READ_BACK)
+    of_all = latest.subquery("latest").c
+    before = select(of_all.id).where(of_all.failed_at < since).limit(1).scalar_subquery()
+    newest = select(failure.c.failed_at).where(
+        failure.c.fingerprint == issue.c.fingerprint, failure.c.id > func.coalesce(before, 0)
+    )
+    newest = newest.order_by(failure.c.id.desc()).limit(_COUNTED_BY_HOUR).correlate(issue)
+    at = newest.subquery("newest").c.failed_at
+    own = dialect_of(connection)
+    grouped = (
+        select(own.hour_text(at).label("hour"), func.count().label("number"))
+        .where(at >= since)
+        .group_by("hour")
+    )
+    by = grouped.correlate(issue).subquery("by_hour").c
+    numbers = select(cast(own.json_object(by.hour, by.number), Text)).correlate(issue).scalar_subquery()
+    return select(issue.c.fingerprint, numbers).where(in_values(issue.c.fingerprint, ids))
+
+
+def unfinished_runs(its_fingerprint: str) -> Any:
+    """Select the runs that are dead or retried, and have failed by an issue's bug."""
+    unfinished = or_(run.c.state == RunState.DEAD.value, and_(CLAIMABLE, run.c.attempts > 0))
+    query = select(run.c.id, run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
+    return query.where(failure.c.fingerprint == its_fingerprint, unfinished).distinct()
+
+
+def failing_delivery_ids(inbox: Inbox, one: Issue) -> Iterator[list[int]]:
+    """Yield the ids of deliveries that an issue's replay concerns, oldest first, some hundreds at a time."""
+    after = 0
+    while True:
+        with inbox.database.read() as connection:
+            ids = _delivery_ids(connection, one, after)
+        if ids:
+            yield ids
+        if len(ids) < _BATCH:
+            return
+        after = ids[-1]
+
+
+def _delivery_ids(connection: Connection, one: Issue, after: int) -> list[int]:
+    if one.kind is IssueKind.QUARANTINE:
+        return sorted(row.id for row in _quarantined(connection)[one.id] if row.id > after)[:_BATCH]
+    if one.kind is IssueKind.DEAD:
+        found = select(run.c.delivery_id).where(DEAD_RUN, has_name_of(run.c.handler, one.subject))
+    elif one.kind in OF_BUGS:
+        found = select(unfinished_runs(one.id).subquery().c.delivery_id)
+    else:
+        return []
+    ids = found.distinct().subquery().c.delivery_id
+    query = select(ids).where(ids > after).order_by(ids).limit(_BATCH)
+    return list(connection.execute(query).scalars())
+
+
+def of_issue(inbox: Inbox, selection: DeliveryFilter) -> DeliveryFilter:
+    """Return a filter that also selects what an issue of quarantined deliveries is about."""
+    one = None if selection.issue is None else find_issue(inbox, selection.issue)
+    if one is None or one.kind is not IssueKind.QUARANTINE:
+        return selection
+    with inbox.database.read() as connection:
+        return replace(selection, quarantined=tuple(row.id for row in _quarantined(connection)[one.id]))
+
+
+def _issue(row: Any) -> Issue:
+    its_id, kind, subject, title, place, state, *others, _ = row
+    return Issue(its_id, IssueKind(kind), subject, title, place, IssueState(state), *others)
+
+
+def _quarantined(connection: Connection) -> defaultdict[str, list[Any]]:
+    """Return the newest quarantined deliveries by the ids of their issues."""
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in connection.execute(QUARANTINED, {"most": MOST}):
+        found[quarantine_id(row)].append(row)
+    return found
+
+
+def _with_numbers(connection: Connection, found: Sequence[Issue]) -> list[Issue]:
+    """Return the issues with their numbers, and with what their examples are about."""
+    is_quarantine = any(one.kind is IssueKind.QUARANTINE for one in found)
+    quarantined = _quarantined(connection) if is_quarantine else {}
+    counted = [_counted(connection, one, quarantined) for one in found]
+    ids = {delivery_id for each in counted for delivery_id in each.examples}
+    query = select(delivery.c.id, *IDENTIFIERS).where(in_values(delivery.c.id, sorted(ids)))
+    about = {row[0]: tuple(filter(None, row[1:])) for row in connection.execute(query)}
+    return [
+        replace(each, identifiers={one: about[one] for one in each.examples if about.get(one)})
+        for each in counted
+    ]
+
+
+def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[Any]]) -> Issue:
+    """Return an issue with its numbers."""
+    if one.kind is IssueKind.MISSED:
+        for each in read_lacking(connection, BEFORE):
+            if each.name == one.subject:
+                number = each.number
+                return replace(one, first_at=one.opened_at, last_at=each.at, count=number, deliveries=number)
+    if one.kind in OF_STATE:
+        held_at = one.opened_at
+        if one.kind in OF_WORKERS:
+            stopped = one.kind is IssueKind.WORKER
+            held_at = last_seen_before(connection, one.opened_at, stopped=stopped) or held_at
+        return replace(one, first_at=held_at, last_at=held_at, count=1)
+    numbers: Any
+    if one.kind is IssueKind.QUARANTINE:
+        rows = quarantined[one.id]
+        times, ids = [row.received_at for row in rows], [row.id for row in rows]
+        count = deliveries = len(rows)
+    else:
+        if one.kind is IssueKind.DEAD:
+            at, of_it, deleted = (
+                run.c.finished_at,
+                and_(DEAD_RUN, has_name_of(run.c.handler, one.subject)),
+                [],
+            )
+            numbers = select(func.count(), func.min(at), func.max(at), func.count())
+            examples = select(run.c.delivery_id).order_by(at.desc())
+        else:
+            of_it = failure.c.fingerprint == one.id
+            ordered = select(failure.c.failed_at).where(of_it).limit(1)
+            ends = (ordered.order_by(by).scalar_subquery() for by in (failure.c.id, failure.c.id.desc()))
+            # All of one handler, so a delivery has one run among them. By the index alone.
+            numbers = select(func.count(), *ends, func.count(func.distinct(failure.c.run_id)))
+            examples = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
+            examples = examples.order_by(failure.c.id.desc())
+            deleted = [*connection.execute(_DELETED.where(hourly_count.c.cause == one.id))]
+        count, *ends_at, deliveries = connection.execute(numbers.where(of_it)).one()
+        count += sum(each.number for each in deleted)
+        # The first time of an hour is not known when its failures are gone.
+        times = [*filter(None, ends_at), *(each.last_at for each in deleted)]
+        found = connection.execute(examples.where(of_it).limit(_EXAMPLES * 4)).scalars()
+        ids = list(dict.fromkeys(found))
+    first_at, last_at = min(times, default=None), max(times, default=None)
+    return replace(
+        one, first_at=first_at, last_at=last_at, count=count, deliveries=deliveries,
+        examples=tuple(ids[:_EXAMPLES]),
+    )  # fmt: skip

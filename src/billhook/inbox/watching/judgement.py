@@ -1,0 +1,110 @@
+"""Judge which conditions of an inbox hold: each of billhook.inbox.watching.conditions, the gravest first.
+
+`billhook status`, the banner, Health, `billhook doctor`, the metric `billhook_condition`, issues and messages
+show what `judge` finds, and nothing else judges. A condition without an issue is shown while it holds; of one
+with an issue a message is sent once, unless a stranger could cause it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from billhook.basics.printable import printable
+from billhook.clock import format_ago
+from billhook.errors import BillhookError
+from billhook.inbox.watching.conditions import CONDITIONS as CONDITIONS
+from billhook.inbox.watching.conditions import LIMITS as LIMITS
+from billhook.inbox.watching.conditions import Condition as Condition
+from billhook.inbox.watching.conditions import Facts
+from billhook.inbox.watching.conditions import Severity as Severity
+from billhook.inbox.watching.occurrences import IssueKind
+
+
+class HeldCondition(NamedTuple):
+    """A condition that holds: of what, and in words that are a part of a sentence."""
+
+    condition: Condition
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Which conditions hold, the gravest first, and which could not be judged, with the cause."""
+
+    holding: Sequence[HeldCondition]
+    unjudged: Mapping[str, str]
+    last_at: datetime | None
+    at: datetime
+
+    @property
+    def crossed(self) -> list[str]:
+        """A line for each limit of an operator's that is crossed."""
+        return [f"{one.condition.name}: {one.text}" for one in self.holding if one.condition in LIMITS]
+
+    @property
+    def problems(self) -> list[HeldCondition]:
+        """What holds without a limit of an operator's, and needs attention."""
+        shown = (one for one in self.holding if one.condition.severity is not Severity.NOTE)
+        return [one for one in shown if one.condition not in LIMITS]
+
+    def by_name(self) -> dict[str, bool]:
+        """Return whether each condition holds that could be judged and has no limit of an operator's."""
+        holding = {one.condition.name for one in self.holding}
+        names = (one.name for one in CONDITIONS if one not in LIMITS and one.name not in self.unjudged)
+        return {name: name in holding for name in names}
+
+    def holds(self, name: str) -> bool:
+        """Return whether the condition of this name holds."""
+        return any(one.condition.name == name for one in self.holding)
+
+    @property
+    def worst(self) -> Severity | None:
+        """The highest severity of what holds."""
+        return min((one.condition.severity for one in self.problems), key=[*Severity].index, default=None)
+
+    @property
+    def all_well(self) -> str:
+        """What is said where nothing is wrong: only where each condition could be judged that all is well."""
+        if self.unjudged:
+            return f"Not known: {', '.join(sorted(self.unjudged))} could not be judged."
+        if self.last_at is None:
+            return "No delivery has been received yet."
+        last = format_ago(self.last_at, self.at)
+        return f"All is well: nothing failed and nothing waits for long. The last delivery came {last}."
+
+    @property
+    def sentence(self) -> str:
+        """The state in one sentence. A note needs no attention."""
+        texts = ", ".join(one.text for one in self.problems)
+        unknown = f" {self.all_well}" if self.unjudged else ""
+        return f"Needs attention: {texts}.{unknown}" if texts else self.all_well
+
+
+def judge(facts: Facts) -> Judgement:
+    """Judge each condition. One that cannot be judged is named, and the others are judged all the same."""
+    holding: list[HeldCondition] = []
+    unjudged: dict[str, str] = {}
+    last_at = None
+    try:
+        last_at = facts.overview.last_at
+    except BillhookError as error:
+        unjudged["inbox"] = printable(str(error))
+    for condition in CONDITIONS:
+        try:
+            found = condition.find(facts) if condition.find else facts.of_kind(condition.kind)
+            holding += [HeldCondition(condition, *each) for each in found]
+        except (BillhookError, OSError) as error:
+            unjudged[condition.name] = printable(str(error))
+    return Judgement(holding, unjudged, last_at, facts.now)
+
+
+_OF_KIND = {one.kind: one for one in CONDITIONS if one.kind is not None}
+
+
+def condition_of(kind: IssueKind) -> Condition:
+    """Return the condition that issues of a kind are about."""
+    return _OF_KIND[kind]

@@ -1,0 +1,1 @@
+"""Customers and what they have agreed to pay."""

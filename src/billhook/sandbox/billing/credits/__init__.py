@@ -1,0 +1,1 @@
+"""Credits: granting them, and drawing from them."""

@@ -1,0 +1,1 @@
+"""Invoices: their lines, their states, and the statements of running cycles."""

@@ -1,0 +1,1 @@
+"""Meters, what was used on each day, and what it costs."""

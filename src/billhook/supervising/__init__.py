@@ -1,0 +1,1 @@
+"""Processes that start others, watch them and start them anew."""

@@ -1,0 +1,281 @@
+"""Compare what is stored with what the rules say, by one query for each table."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from billhook.inbox import DeliveryFilter, Inbox
+from billhook.inbox.reading.deliveries import id_batches
+from billhook.inbox.sqlite.library import sqlite3
+from billhook.inbox.watching.conditions import Facts, Thresholds
+from billhook.inbox.watching.judgement import judge
+from billhook.inbox.watching.overview import read_overview, read_totals
+from model.records import Delivery, Run
+from model.rules import Rules
+from model.shown import status, waiting_since
+from support import inbox_view
+
+LONG_WAIT = timedelta(minutes=10)
+CONDITIONS_EVERY = 3
+"""Of the comparisons of figures: all conditions are judged for four of them."""
+STATES = (
+    *("received", "waiting", "paused", "running", "retrying"),
+    *("done", "dead", "quarantined", "pruned", "erased"),
+)
+HANDLED = ("planned", "done", "dead")
+_DELIVERIES = """SELECT id, source, key, variant, event_type, state, error IS NOT NULL, conflict_of,
+    also_sent_as, length(body) = 0 FROM delivery ORDER BY id"""
+_RUNS = """SELECT id, delivery_id, handler, state, attempts, due_at, queued, runs_alone, beside_others,
+    uncounted_attempts, replays, twin_of, order_key IS NOT NULL, identity IS NOT NULL, newest_only, token,
+    last_error, finished_at IS NOT NULL, worker FROM run ORDER BY id"""
+_FAILURES = "SELECT run_id, error FROM failure ORDER BY id"
+_LIMITS = "SELECT name, paused_at IS NOT NULL, failures, next_start_at FROM billhook_handler ORDER BY name"
+
+
+class StoredRun(NamedTuple):
+    """A row of `run`, with the errors of its failures."""
+
+    id: int
+    delivery_id: int
+    handler: str
+    state: str
+    attempts: int
+    due: str
+    queued: bool
+    alone: bool
+    beside: bool
+    uncounted: int
+    replays: int
+    twin_of: int | None
+    ordered: bool
+    has_content: bool
+    newest: int
+    token: int
+    error: str | None
+    finished: bool
+    worker: str | None
+    failures: list[str]
+
+
+class Stored(NamedTuple):
+    """All rows that are compared."""
+
+    deliveries: dict[int, tuple[Any, ...]]
+    runs: dict[tuple[int, str], StoredRun]
+    limits: dict[str, tuple[Any, ...]]
+
+
+Rows = Callable[[str], list[tuple[Any, ...]]]
+
+
+@contextmanager
+def reader(where: Path | str) -> Iterator[Rows]:
+    """Open a connection that only reads."""
+    if not isinstance(where, Path):
+        yield partial(inbox_view.rows, where)
+        return
+    with closing(sqlite3.connect(f"file:{where}?mode=ro", uri=True)) as connection:
+        yield lambda query: connection.execute(query).fetchall()
+
+
+def read(rows: Rows) -> Stored:
+    """Read what is stored now."""
+    failures: defaultdict[int, list[str]] = defaultdict(list)
+    for run_id, error in rows(_FAILURES):
+        failures[run_id].append(short(error) or "")
+    runs = {}
+    for row in rows(_RUNS):
+        values = list(row)
+        for number in (6, 7, 8, 12, 13, 17):
+            values[number] = bool(values[number])
+        values[16] = short(values[16])
+        found = StoredRun(*values, failures[row[0]])
+        runs[found.delivery_id, found.handler] = found
+    deliveries = {}
+    for one, source, key, variant, *others in rows(_DELIVERIES):
+        event_type, state, has_error, conflict_of, also, is_empty = others
+        deliveries[one] = (
+            *(source, key, variant.partition("#")[0], "#" in variant, event_type, state, bool(has_error)),
+            *(conflict_of, bool(also), bool(is_empty)),
+        )
+    limits = {name: (bool(paused), *others) for name, paused, *others in rows(_LIMITS)}
+    return Stored(deliveries, runs, limits)
+
+
+def short(error: str | None) -> str | None:
+    """Return an error without what only says where it happened."""
+    if error is not None and error.startswith(("RuntimeError:", "LookupError:")):
+        return error.partition(":")[0]
+    return error
+
+
+def text(moment: datetime) -> str:
+    """Write a moment as rows have it."""
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def expected_delivery(delivery: Delivery) -> tuple[Any, ...]:
+    variant, other, _ = delivery.variant.partition("#")
+    return (
+        *(delivery.source, delivery.key, variant, bool(other), delivery.type, delivery.state),
+        *(delivery.needs_action, delivery.conflict_of, bool(delivery.also)),
+        delivery.state in ("pruned", "erased"),
+    )
+
+
+def differences(rules: Rules, stored: Stored, offsets: dict[tuple[int, str], int]) -> list[str]:
+    """Return a line for each row that is not what the rules say."""
+    lines = []
+    expected = {one: expected_delivery(each) for one, each in rules.deliveries.items()}
+    lines += _differing("delivery", expected, stored.deliveries)
+    runs = {key: _comparable(run) for key, run in rules.runs.items()}
+    found = {key: _as_comparable(row, offsets.get(key, 0)) for key, row in stored.runs.items()}
+    lines += _differing("run", runs, found)
+    limits = {
+        name: (each.paused, each.failures, text(each.next_start) if each.next_start else None)
+        for name, each in rules.limits.items()
+    }
+    nothing = (False, 0, None)
+    names = limits.keys() | stored.limits.keys()
+    lines += _differing(
+        "handler",
+        {name: limits.get(name, nothing) for name in names},
+        {name: stored.limits.get(name, nothing) for name in names},
+    )
+    return lines
+
+
+def _differing(what: str, expected: dict[Any, Any], found: dict[Any, Any]) -> list[str]:
+    lines = []
+    for key in sorted(expected.keys() | found.keys()):
+        wanted, got = expected.get(key), found.get(key)
+        if wanted != got:
+            lines.append(
+                f"{what} {key}\n    the rules: {_about(wanted, got)}\n    stored:    {_about(got, wanted)}"
+            )
+    return lines
+
+
+def _about(one: Any, other: Any) -> str:
+    """Write what differs of two rows, or the whole of one that has no other."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return ", ".join(f"{name}={value!r}" for name, value in one.items() if other[name] != value)
+    return repr(one)
+
+
+def _comparable(run: Run) -> dict[str, Any]:
+    return {
+        "state": run.state,
+        "attempts": run.attempts,
+        "due": text(run.due),
+        "queued": run.queued,
+        "alone": run.alone,
+        "beside": run.beside,
+        "uncounted": run.uncounted,
+        "replays": run.replays,
+        "twin_of": run.twin_of,
+        "ordered": run.order is not None,
+        "content": run.content is not None,
+        "newest": run.newest,
+        "token": run.token,
+        "error": run.error,
+        "finished": not run.unfinished,
+        "owner": run.owner,
+        "failures": run.failures,
+    }
+
+
+def _as_comparable(row: StoredRun, offset: int) -> dict[str, Any]:
+    return {
+        "state": row.state,
+        "attempts": row.attempts,
+        "due": row.due,
+        "queued": row.queued,
+        "alone": row.alone,
+        "beside": row.beside,
+        "uncounted": row.uncounted,
+        "replays": row.replays,
+        "twin_of": row.twin_of,
+        "ordered": row.ordered,
+        "content": row.has_content,
+        "newest": row.newest,
+        "token": row.token - offset,
+        "error": row.error,
+        "finished": row.finished,
+        "owner": row.worker,
+        "failures": row.failures,
+    }
+
+
+def figures(rules: Rules, inbox: Inbox, now: datetime, number: int) -> list[str]:
+    """Return a line for each figure, condition and filter that is not what the rules say.
+
+    Of the filters one in turn, by `number`.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for key, sums in read_totals(inbox).items():
+        found[key.handler or key.event_type, key.what] += sums.number
+    counted: Counter[tuple[str, str]] = Counter()
+    for (name, what), times in rules.counted.items():
+        counted[rules.former.present(name), what] += times
+    lines = _differing("figure", dict(+counted), dict(+found))
+    overview = read_overview(inbox, now)
+    backlog, states = overview.backlog, Counter(each.state for each in rules.deliveries.values())
+    stated = {"received": backlog.unread, "planned": backlog.in_progress}
+    stated |= {"dead": backlog.dead, "quarantined": backlog.quarantined}
+    lines += _differing("backlog", {name: states[name] for name in stated}, stated)
+    paused = {rules.former.present(name): True for name, each in rules.limits.items() if each.paused}
+    lines += _differing("paused", paused, {each.name: True for each in overview.paused})
+    if number % CONDITIONS_EVERY == 0:
+        lines += _conditions(rules, Facts(inbox, now, "worker", None, Thresholds(), overview), now)
+    return lines + _filtered(rules, inbox, number)
+
+
+def _conditions(rules: Rules, facts: Facts, now: datetime) -> list[str]:
+    holding = {each.condition.name for each in judge(facts).holding}
+    states = {each.state for each in rules.deliveries.values()}
+    expected = {"dead": "dead" in states, "quarantined": "quarantined" in states}
+    expected["paused"] = any(each.paused for each in rules.limits.values())
+    since = waiting_since(rules, now)
+    expected["waiting"] = since is not None and now - since > LONG_WAIT
+    return _differing("condition", expected, {name: name in holding for name in expected})
+
+
+def _filtered(rules: Rules, inbox: Inbox, number: int) -> list[str]:
+    deliveries = rules.deliveries.values()
+    state = STATES[number % len(STATES)]
+    runs = list(rules.runs.values())
+    name = runs[number % len(runs)].name if runs else ""
+    had = {each.delivery.id for each in runs if each.name in rules.former.every(name)}
+    filters = {
+        f"state={state}": (
+            DeliveryFilter(state=state),
+            [each.id for each in deliveries if status(rules, each) == state],
+        ),
+        f"handler={name}": (DeliveryFilter(handler=name), had),
+        f"without_handler={name}": (
+            DeliveryFilter(without_handler=name),
+            [
+                each.id
+                for each in deliveries
+                if each.state in ("planned", "done", "dead") and each.id not in had
+            ],
+        ),
+        "twins": (DeliveryFilter(twins=True), {each.delivery.id for each in runs if each.twin_of}),
+        "conflicts": (DeliveryFilter(conflicts=True), [each.id for each in deliveries if each.conflict_of]),
+    }
+    which = list(filters)[number % len(filters)]
+    selection, expected = filters[which]
+    found = sorted(chain.from_iterable(id_batches(inbox, selection)))
+    return (
+        []
+        if found == sorted(expected)
+        else [f"filter {which}: the rules: {sorted(expected)}, found: {found}"]
+    )

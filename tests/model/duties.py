@@ -1,0 +1,53 @@
+"""What a worker must do, beside what the rules allow it: take what is due, and keep what it holds."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from model.records import Process
+from model.rules import Rules
+
+
+def left_by(rules: Rules, process: Process, now: datetime, lease: timedelta, *, was_set: bool) -> list[str]:
+    """Say what a poll should have done whatever else is under way.
+
+    Leases are renewed every third of their time, unless a clock `was_set`; claims that the process does
+    not know of, as the answer of their commit was lost, are released.
+    """
+    left = []
+    for claim in process.holds.values():
+        run = claim.run
+        if run.token == claim.token and run.state == "running":
+            least = timedelta(0) if was_set else lease * 2 / 3
+            if run.due - now < least:
+                left.append(f"the lease of {run.id} until {run.due}")
+    for run in rules.runs.values():
+        its_own = run.state == "running" and run.owner == process.name
+        if its_own and (*run.id, run.token) in rules.orphans:
+            left.append(f"the claim of {run.id}, which it does not know of")
+    return left
+
+
+def unclaimed(rules: Rules, process: Process, now: datetime, *, is_idle: bool) -> list[str]:
+    """Say what a worker with a free thread has not taken though it is due.
+
+    While there are suspects, only one without any run need take one.
+    """
+    if not is_idle and any(run.alone and run.unfinished for run in rules.runs.values()):
+        return []
+    unread = [one for one, each in rules.deliveries.items() if each.state == "received"]
+    # Of several lists of handlers the newest decides, and a process may leave a delivery to another.
+    is_newest = all(each.handlers == process.handlers for each in rules.processes if each.is_alive(now))
+    left = [f"delivery {one} unread" for one in unread if is_newest]
+    for run in rules.runs.values():
+        if rules.may_claim(process, run, now) is None:
+            left.append(f"{run.id} due since {run.due}")
+        elif run.state == "running" and run.due <= now and (*run.id, run.token) not in process.holds:
+            left.append(f"{run.id}, the lease of which ended {run.due}")
+    return left
+
+
+def seconds_to_next(rules: Rules, now: datetime) -> float:
+    """Return when the next run is due, or the next lease ends; with the wait of a suspect."""
+    moments = [run.due for run in rules.runs.values() if run.unfinished and run.due > now]
+    return max(1.0, (min(moments, default=now) - now).total_seconds())

@@ -1,0 +1,48 @@
+"""Which of the runs of an order are superseded: the newest alone is needed of those that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from model.records import Run
+
+ALL, BY_ARRIVAL, BY_EVENT = range(3)
+"""What a run's handler needs: all of an order, the last to arrive, or the one whose event is the newest."""
+
+
+def superseded(runs: Sequence[Run], newest: int) -> Iterator[tuple[Run, str]]:
+    """Yield those that wait and need not be handled, with the reason; all of an order, as they arrived."""
+    unfinished = [each for each in runs if each.unfinished]
+    if newest == BY_ARRIVAL:
+        for run in unfinished[:-1]:
+            if run.state != "running":
+                yield run, f"superseded by delivery {unfinished[-1].delivery.id}"
+    if newest == BY_EVENT:
+        # One that is running may still fail: what is older waits for its end.
+        left = [each for each in unfinished if each.state != "running"]
+        handled = [each for each in runs if each.state == "succeeded" and each.newest == BY_EVENT]
+        for run in [*left]:
+            newer = [each for each in handled if is_newer(each, run)]
+            if newer:
+                left.remove(run)
+                last = newer[-1] if run.newest_value is None else max(newer, key=_by_event)
+                yield run, f"superseded by delivery {last.delivery.id}, which is newer and has been handled"
+        if left:
+            last = max(left, key=_by_event)
+            # One that does not say how new it is came later than all before it.
+            silent = [each for each in left if each.newest_value is None and is_newer(each, last)]
+            last = silent[-1] if silent else last
+            for run in left:
+                if run is not last:
+                    yield run, f"superseded by delivery {last.delivery.id}, which is newer"
+
+
+def is_newer(one: Run, other: Run) -> bool:
+    """Return whether the event says so; if the two are equal, or one does not say, whether it came later."""
+    if None not in (one.newest_value, other.newest_value) and one.newest_value != other.newest_value:
+        return _by_event(one) > _by_event(other)
+    return one.delivery.id > other.delivery.id
+
+
+def _by_event(run: Run) -> tuple[bool, object, int]:
+    return run.newest_value is not None, run.newest_value, run.delivery.id

@@ -1,0 +1,209 @@
+"""What the rules are about: handlers, processes, deliveries, runs, claims and results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+ALIVE = timedelta(seconds=60)
+ANY, UNKNOWN = "any type", "types without a model"
+
+
+@dataclass(frozen=True)
+class Handler:
+    """A handler with its options; `types` may have ANY or UNKNOWN."""
+
+    name: str
+    types: tuple[str, ...]
+    waits: tuple[float, ...] | None = None
+    aliases: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    at_most: int | None = None
+    rate: tuple[int, float] | None = None
+    pause_after: int | None = None
+    ordered_by: str | None = None
+    newest_only: bool = False
+    newest_by: str | None = None
+    identity: tuple[str, ...] = ()
+    window_seconds: float = 86_400
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name and its former ones: the runs stored under any of them are its own."""
+        return (self.name, *self.aliases)
+
+    def handles(self, delivery: Delivery) -> bool:
+        """It handles the types and sources that it is registered for."""
+        return self.has_type(delivery) and (not self.sources or delivery.source in self.sources)
+
+    def has_type(self, delivery: Delivery) -> bool:
+        return (
+            ANY in self.types
+            or (delivery.known and delivery.type in self.types)
+            or (not delivery.known and UNKNOWN in self.types)
+        )
+
+
+@dataclass(eq=False)
+class Process:
+    """A process with its handlers. `holds` are the claims whose commit it knows of, by run and token."""
+
+    name: str
+    handlers: Sequence[Handler]
+    waits: tuple[float, ...]
+    seen: datetime
+    stopped: bool = False
+    holds: dict[tuple[int, str, int], Claim] = field(default_factory=dict)
+
+    def find(self, run: Run) -> Handler | None:
+        """Return the handler that is called for a run: it must be one of the delivery's type."""
+        return _named(run.name, [each for each in self.handlers if each.has_type(run.delivery)])
+
+    def owner_of(self, name: str) -> Handler | None:
+        """Return the handler that the runs stored under a name belong to."""
+        return _named(name, self.handlers)
+
+    def waits_of(self, handler: Handler | None) -> tuple[float, ...]:
+        return self.waits if handler is None or handler.waits is None else handler.waits
+
+    def is_alive(self, now: datetime) -> bool:
+        """A process counts until it is asked to stop, or a minute after it was killed."""
+        return not self.stopped and now - self.seen <= ALIVE
+
+
+class FormerNames(dict[str, str]):
+    """The name that a renamed handler has now, by each of its former ones, as the newest release says."""
+
+    def record(self, process: Process) -> None:
+        """Record the names of a process of the newest release; a handler's own name is no former one."""
+        own = {each.name for each in process.handlers}
+        wanted = {former: each.name for each in process.handlers for former in each.aliases}
+        for former, name in list(self.items()):
+            if former in own or name in own:
+                del self[former]
+        self.update({former: name for former, name in wanted.items() if former not in own})
+
+    def present(self, name: str) -> str:
+        return self.get(name, name)
+
+    def every(self, name: str) -> set[str]:
+        """Return all names of the handler that has, or had, this name."""
+        present = self.present(name)
+        return {name, present, *(former for former in self if self[former] == present)}
+
+
+@dataclass(eq=False)
+class Delivery:
+    """A delivery as stored; `fields` are None if its body cannot be read, and empty once it is gone."""
+
+    id: int
+    source: str
+    key: str
+    type: str
+    known: bool
+    body: bytes | None
+    fields: dict[str, object] | None
+    received: datetime
+    signed: datetime | None
+    state: str = "received"
+    variant: str = ""
+    conflict_of: int | None = None
+    also: list[str] = field(default_factory=list)
+    needs_action: bool = False
+    """Whether an error says why it is not handled."""
+
+    @property
+    def counted_as(self) -> str:
+        """All types without a model are counted together."""
+        return self.type if self.known or not self.type else "*"
+
+
+@dataclass(eq=False)
+class Run:
+    """The execution of one handler for one delivery, stored under the name that the handler had."""
+
+    delivery: Delivery
+    name: str
+    state: str
+    due: datetime
+    order: tuple[object, ...] | None = None
+    newest: int = 0
+    newest_value: Any = None
+    content: tuple[object, ...] | None = None
+    twin_of: int | None = None
+    error: str | None = None
+    token: int = 0
+    attempts: int = 0
+    uncounted: int = 0
+    replays: int = 0
+    queued: bool = False
+    alone: bool = False
+    beside: bool = False
+    owner: str | None = None
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def id(self) -> tuple[int, str]:
+        return self.delivery.id, self.name
+
+    @property
+    def unfinished(self) -> bool:
+        return self.state in ("waiting", "due", "running")
+
+    @property
+    def unsettled(self) -> bool:
+        """Its last claim has no result: it runs, or its lease has ended and nobody claimed it since."""
+        return self.state == "running" or (self.state == "due" and (self.alone or self.queued))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to one attempt: the result counts while the run still has this token."""
+
+    run: Run
+    token: int
+    attempt: int
+    uncounted: int
+    replays: int
+    since: float = 0.0
+    """When the process claimed it, in seconds of a clock that is never set."""
+
+    @property
+    def id(self) -> tuple[int, str, int]:
+        return (*self.run.id, self.token)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How an attempt ended: the run's next state, and when it is due again."""
+
+    claim: Claim
+    state: str
+    at: datetime
+    due: datetime | None = None
+    error: str | None = None
+    uncounted: bool = False
+
+
+@dataclass
+class Limits:
+    """What is known of a handler that is paused or limited, under its own name."""
+
+    paused: bool = False
+    failures: int = 0
+    next_start: datetime | None = None
+
+
+def _named(name: str, handlers: Sequence[Handler]) -> Handler | None:
+    """Return the handler of a name; a name comes before an alias."""
+    named = [each for each in handlers if each.name == name]
+    return next(iter([*named, *(each for each in handlers if name in each.aliases)]), None)
+
+
+def interval_of(rate: tuple[int, float]) -> timedelta:
+    """Return the time between two starts, rounded up, of a rate of up to 20 starts a second."""
+    number, seconds = rate
+    return timedelta(microseconds=math.ceil(seconds * 1e6 / number))

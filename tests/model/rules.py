@@ -1,0 +1,491 @@
+"""The rules of the inbox and its engines as a program, without SQL, threads or a clock.
+
+Times are given, and so is what an engine chooses: which of the due runs a worker claims, whether it renews a
+lease. A choice that the rules do not allow raises Forbidden; all else that follows is computed here. The
+driver lets the real inbox choose, and compares what is stored with what these rules say.
+
+The pages state the same rules for users: src/billhook/handlers/README.md, inbox/README.md and
+engines/README.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from model.newest import BY_EVENT, superseded
+from model.records import Claim, Delivery, FormerNames, Handler, Limits, Process, Result, Run, interval_of
+
+DAY = timedelta(days=1)
+KEYS_KEPT = 7 * DAY
+LOST = "the worker died, or was silent for longer than its lease"
+INTERRUPTED = "the worker was stopped, and the handler did not return within the grace"
+MOST_UNCOUNTED = 8
+
+
+class Forbidden(Exception):
+    """The rules do not allow what an engine chose."""
+
+
+def require(allowed: object, text: str, *about: object) -> None:
+    if not allowed:
+        raise Forbidden(f"{text}: {', '.join(map(str, about))}")
+
+
+class Rules:
+    """All deliveries and runs of one inbox, and the rules by which they change."""
+
+    def __init__(self) -> None:
+        self.deliveries: dict[int, Delivery] = {}
+        self.runs: dict[tuple[int, str], Run] = {}  # in the order in which they were made
+        self.limits: dict[str, Limits] = {}
+        self.processes: list[Process] = []
+        self.former = FormerNames()
+        self.orphans: set[tuple[int, str, int]] = set()
+        self.counted: Counter[tuple[str, str]] = Counter()
+        """How often what happened, by event type or handler: each event counts, and stays counted."""
+
+    # Store
+
+    def put(self, new: Delivery) -> str:
+        """Store a delivery: the first of its key is handled, a copy is not stored, a contradiction waits.
+
+        A type that differs, or other bytes, is a conflict with the first. All types without a model share
+        one row, which names them; so do copies without a type.
+        """
+        of_key = {
+            each.variant: each
+            for each in self.deliveries.values()
+            if (each.source, each.key) == (new.source, new.key)
+        }
+        first = of_key.get("")
+        if not new.type:
+            variant = "-"
+        elif first is None or first.type == new.type:
+            variant = ""
+        else:
+            variant = new.type if new.known else "*"
+        like = of_key.get(variant)
+        if like is None and variant == "":
+            return self._store(new, "", "accepted", None)
+        if like is None:
+            status = "untyped" if first is None else "conflict"
+            return self._store(new, variant, status, first)
+        if like.body is not None and like.body != new.body:
+            like_these = [each for name, each in of_key.items() if name.startswith(variant + "#")]
+            same = [
+                each for each in like_these if each.body == new.body and each.variant.split("#")[0] == variant
+            ]
+            if not same:
+                return self._store(new, f"{variant}#{len(like_these)}", "conflict", first or like)
+            like = same[0]
+        if like.type == new.type or new.type in like.also:
+            return "duplicate"
+        if not like.needs_action:
+            return "surplus"
+        like.also.append(new.type)
+        self.counted[new.counted_as, "conflict"] += 1
+        return "conflict"
+
+    def _store(self, new: Delivery, variant: str, status: str, first: Delivery | None) -> str:
+        new.variant, new.conflict_of = variant, first.id if first else None
+        self.counted[new.counted_as, status] += 1
+        if status != "accepted":
+            new.state, new.needs_action = "quarantined", True
+        self.deliveries[new.id] = new
+        return status
+
+    # Plan
+
+    def plan(self, process: Process, deliveries: Sequence[Delivery], now: datetime) -> None:
+        """Make a run for each handler of each delivery, and quarantine what cannot be read."""
+        keys = []
+        for delivery in deliveries:
+            require(delivery.state == "received", "planned twice", delivery.id)
+            if delivery.fields is None:
+                delivery.state, delivery.needs_action = "quarantined", True
+                self.counted[delivery.counted_as, "quarantined"] += 1
+                continue
+            handlers = [each for each in process.handlers if each.handles(delivery)]
+            delivery.state = "planned" if handlers else "done"
+            for handler in handlers:
+                run = self._new_run(delivery, handler, now)
+                if run.order is not None:
+                    keys.append(run)
+        self._put_in_order(keys, now)
+        self._finish(deliveries)
+
+    def _new_run(self, delivery: Delivery, handler: Handler, now: datetime) -> Run:
+        """Make a run: due, waiting in its order, or discarded as the twin of an earlier one.
+
+        A twin has the same values as an earlier delivery that is none itself, within the window.
+        """
+        run = Run(delivery, handler.name, "due", now, newest=int(handler.newest_only))
+        fields = delivery.fields or {}
+        if handler.ordered_by and fields.get(handler.ordered_by) is not None:
+            run.state = "waiting"
+            run.order = (handler.name, delivery.source, fields[handler.ordered_by])
+            if handler.newest_by:
+                run.newest, run.newest_value = BY_EVENT, fields.get(handler.newest_by)
+        if handler.identity:
+            run.content = (delivery.source, delivery.type, *(fields.get(name) for name in handler.identity))
+            window = timedelta(seconds=handler.window_seconds)
+            for other in self.runs.values():
+                if (
+                    other.name in handler.names
+                    and other.content == run.content
+                    and other.twin_of is None
+                    and abs(other.delivery.received - delivery.received) <= window
+                ):
+                    run.state, run.twin_of = "discarded", other.delivery.id
+                    self.counted[run.name, "discarded"] += 1
+                    run.error = f"twin of delivery {run.twin_of}: same {', '.join(handler.identity)}"
+                    break
+        self.runs[run.id] = run
+        return run
+
+    # Order
+
+    def _in_order(self, order: tuple[object, ...]) -> list[Run]:
+        """The runs of an order, the earliest stored first."""
+        of_key = [each for each in self.runs.values() if self._order_of(each) == order]
+        return sorted(of_key, key=lambda run: run.delivery.id)
+
+    def _order_of(self, run: Run) -> tuple[object, ...] | None:
+        """A renamed handler goes on in its order."""
+        return run.order and (self.former.present(run.name), *run.order[1:])
+
+    def record_names(self, process: Process, now: datetime) -> None:
+        """Record which name a handler has now; orders that become one, or two, go on."""
+        self.former.record(process)
+        self._put_in_order([each for each in self.runs.values() if each.unfinished], now, supersede=False)
+
+    def _put_in_order(self, runs: Iterable[Run], now: datetime, *, supersede: bool = True) -> None:
+        """Discard what is superseded, and let the first of each order begin if none is under way.
+
+        Of those that wait, also for another attempt, only the newest is needed with `newest_only`. One that
+        is claimed goes on; so does one whose interrupted attempt may not have ended yet.
+        """
+        orders = dict.fromkeys((self._order_of(each), each.newest) for each in runs if each.order)
+        for order, newest in orders if supersede else ():
+            for run, why in [*superseded(self._in_order(order), newest)]:
+                if run.newest == newest and not run.uncounted:
+                    run.state, run.error = "discarded", why
+                    self.counted[run.name, "discarded"] += 1
+                    self._finish([run.delivery])
+        for order, _ in orders:
+            left = [each for each in self._in_order(order) if each.unfinished]
+            if left and all(each.state == "waiting" for each in left):
+                left[0].state, left[0].due = "due", now
+
+    def _finish(self, deliveries: Iterable[Delivery]) -> None:
+        """A planned delivery without an unfinished run is done, or dead if any run is dead."""
+        for delivery in deliveries:
+            runs = self.runs_of(delivery)
+            if delivery.state == "planned" and not any(each.unfinished for each in runs):
+                delivery.state = "dead" if any(each.state == "dead" for each in runs) else "done"
+
+    def runs_of(self, delivery: Delivery) -> list[Run]:
+        return [each for each in self.runs.values() if each.delivery is delivery]
+
+    # Claim
+
+    def may_claim(self, process: Process, run: Run, now: datetime) -> str | None:
+        """Say why a process may not claim a run now; None if it may."""
+        if run.state != "due" or run.due > now:
+            return "it is not due"
+        if (*run.id, run.token) in process.holds:
+            return "the process has it under way"
+        handler = process.find(run)
+        others = [each for each in self.processes if each is not process and each.is_alive(now)]
+        if handler is None and any(each.find(run) for each in others):
+            return "another process has the handler"
+        own = process.owner_of(run.name)
+        names = (run.name,) if own is None else (run.name, *own.names)
+        if any(self.limits[name].paused for name in names if name in self.limits):
+            return "its handler is paused"
+        if own is None:
+            return None
+        running = sum(each.state == "running" and each.name in own.names for each in self.runs.values())
+        if own.at_most is not None and running >= own.at_most:
+            return "as many run as may"
+        next_start = self._limits_of(own.name).next_start
+        if own.rate and next_start and next_start > now:
+            return "its rate allows no start yet"
+        return None
+
+    def _limits_of(self, name: str) -> Limits:
+        return self.limits.setdefault(name, Limits())
+
+    def claim(
+        self,
+        process: Process,
+        run: Run,
+        now: datetime,
+        lease: timedelta,
+        since: float,
+        *,
+        queued: bool,
+        known: bool = True,
+    ) -> Claim:
+        """Claim a due run: the attempt counts from now, and the token rises.
+
+        Not `known`: the answer of the commit is lost, so that the process does not hold it.
+        """
+        reason = self.may_claim(process, run, now)
+        require(reason is None, "claimed though " + (reason or ""), run.id, run.due, now)
+        self._run_beside(process, run, lease.total_seconds(), since)
+        handler = process.owner_of(run.name)
+        if handler and handler.rate:
+            limits, interval = self._limits_of(handler.name), interval_of(handler.rate)
+            limits.next_start = max(limits.next_start or now, now) + interval
+        run.state, run.due, run.owner = "running", now + lease, process.name
+        run.queued, run.beside = queued, False
+        run.attempts += 1
+        run.token += 1
+        claim = Claim(run, run.token, run.attempts, run.uncounted, run.replays, since)
+        if known:
+            process.holds[claim.id] = claim
+        else:
+            self.orphans.add(claim.id)
+        return claim
+
+    def _run_beside(self, process: Process, run: Run, lease_seconds: float, since: float) -> None:
+        """A suspect runs alone in its process, but for what takes longer than a lease."""
+        for claim in process.holds.values():
+            if run.alone or claim.run.alone:
+                require(since - claim.since >= lease_seconds, "not alone", run.id, claim.run.id)
+            is_held = claim.run.state == "running" and claim.run.token == claim.token
+            claim.run.beside |= claim.run.alone and is_held
+
+    def renew(self, process: Process, run: Run, until: datetime) -> None:
+        """A lease that has ended is renewed too, while no other worker has claimed the run."""
+        require(run.state == "running" and run.owner == process.name, "renewed, not held", run.id)
+        run.due = until
+
+    def release(self, process: Process, run: Run, now: datetime) -> None:
+        """Give back a run that was never called: it is due, and its attempt does not count."""
+        require(run.state == "running" and run.owner == process.name, "released, not held", run.id)
+        process.holds.pop((*run.id, run.token), None)
+        run.state, run.due, run.queued, run.beside = "due", now, False, False
+        run.attempts -= 1
+
+    def lose(self, process: Process, run: Run, now: datetime, due: datetime, spread: timedelta) -> None:
+        """End the lease of a worker that died, hangs or is late; until the next claim its result counts.
+
+        A run that was only queued is due again. One that was started becomes a suspect, which runs alone:
+        lost beside others the attempt does not count; lost alone it does, and so does the one before it.
+        """
+        require(run.state == "running" and run.due <= now, "a lease ended early", run.id, run.due, now)
+        require((*run.id, run.token) not in process.holds, "it is of this very process", run.id)
+        if run.queued:
+            run.attempts -= 1
+        else:
+            if not run.alone:
+                run.uncounted += 1
+            elif run.beside:
+                run.uncounted = max(run.uncounted, min(run.uncounted + 1, MOST_UNCOUNTED))
+            else:
+                run.uncounted = max(0, run.uncounted - 1)
+            run.alone, run.error = True, LOST
+            run.failures.append(LOST)
+            require(now <= due <= now + spread, "a suspect is due at another time", run.id, due, now)
+        run.state, run.due = "due", now if run.queued else due
+
+    # Call and settle
+
+    def calls(self, process: Process, claim: Claim) -> bool:
+        """Return whether an attempt calls the handler: not if it is not there, or the run killed before."""
+        handler = process.find(claim.run)
+        return handler is not None and not self._has_killed(process, claim)
+
+    def _has_killed(self, process: Process, claim: Claim) -> bool:
+        most = len(process.waits_of(process.find(claim.run))) + 1
+        return claim.attempt > 1 and claim.attempt - claim.uncounted > most
+
+    def end(
+        self, process: Process, claim: Claim, outcome: str, now: datetime, after: float | None = None
+    ) -> Result:
+        """Return the result of an attempt whose handler returned ("ok"), or raised.
+
+        An exception is retried by the schedule, a "retry" `after` its own time, and a "discard" is no
+        failure. After the last attempt the run is dead. Where the handler is missing the attempt fails, and
+        does not count for the handler.
+        """
+        handler = process.find(claim.run)
+        waits = process.waits_of(handler)
+        if self._has_killed(process, claim):
+            return Result(claim, "dead", now, error="RuntimeError")
+        if handler is None:
+            if claim.attempt > len(waits):
+                return Result(claim, "dead", now, error="LookupError")
+            due = now + timedelta(seconds=waits[claim.attempt - 1])
+            return Result(claim, "due", now, due, "LookupError", uncounted=True)
+        if outcome == "ok":
+            return Result(claim, "succeeded", now)
+        if outcome == "discard":
+            return Result(claim, "discarded", now, error="discard")
+        number = claim.attempt - claim.uncounted
+        if number > len(waits):
+            return Result(claim, "dead", now, error=outcome)
+        wait = after if outcome == "retry" and after is not None else waits[number - 1]
+        return Result(claim, "due", now, now + timedelta(seconds=wait), outcome)
+
+    def interrupt(self, claim: Claim, now: datetime, lease: timedelta) -> Result:
+        """A stop ends an attempt: it is repeated once the process has surely ended, and never counts."""
+        return Result(claim, "due", now, now + lease, INTERRUPTED, uncounted=True)
+
+    def settle(self, process: Process, results: Sequence[Result], *, limited: bool = True) -> list[bool]:
+        """Write results; one is refused if its run was claimed, replayed or discarded since."""
+        written, again = [], []
+        for result in results:
+            claim, run = result.claim, result.claim.run
+            holds = self.runs.get(run.id) is run and run.token == claim.token and run.unsettled
+            written.append(holds)
+            process.holds.pop(claim.id, None)
+            if holds:
+                run.state, run.due, run.error = result.state, result.due or run.due, result.error
+                run.attempts = claim.attempt
+                run.uncounted += result.uncounted
+                what = "failed" if result.state == "due" else result.state
+                self.counted[run.name, what] += not result.uncounted
+                run.alone = run.queued = run.beside = False
+                if result.state in ("due", "dead"):
+                    run.failures.append(result.error or "")
+                if result.state != "due" or run.newest:
+                    again.append(run)
+        now = max((result.at for result in results), default=None)
+        settled = [result for result, holds in zip(results, written, strict=True) if holds]
+        if now is not None:
+            self._finish(result.claim.run.delivery for result in settled if result.state != "due")
+            self._put_in_order(again, now)
+        if limited:
+            self._count_failures(process, settled)
+        return written
+
+    def _count_failures(self, process: Process, settled: Sequence[Result]) -> None:
+        """Pause a handler after so many failed attempts in a row; a success resets the count."""
+        for result in settled:
+            handler = process.owner_of(result.claim.run.name)
+            if (
+                handler is None
+                or handler.pause_after is None
+                or result.uncounted
+                or result.state == "discarded"
+            ):
+                continue
+            limits = self._limits_of(handler.name)
+            limits.failures = 0 if result.state == "succeeded" else limits.failures + 1
+            limits.paused = limits.paused or limits.failures >= handler.pause_after
+
+    # Operators
+
+    def pause(self, name: str) -> None:
+        """No worker calls a paused handler; its runs wait and lose no attempt."""
+        if not any(each in self.limits and self.limits[each].paused for each in self.former.every(name)):
+            self._limits_of(self.former.present(name)).paused = True
+
+    def resume(self, name: str) -> None:
+        """Resume a paused handler, with no failures counted."""
+        for each in self.former.every(name) & self.limits.keys():
+            if self.limits[each].paused:
+                self.limits[each].paused, self.limits[each].failures = False, 0
+
+    def replay(
+        self,
+        ids: Collection[int],
+        now: datetime,
+        *,
+        names: Collection[str] = (),
+        only_failed: bool = False,
+        every: bool = False,
+    ) -> None:
+        """Make failed runs due again, or those of a handler, with all attempts before them.
+
+        What is quarantined, or had no handler, is planned anew. A finished run that is ordered goes back to
+        its place.
+        """
+        again, names = [], {each for name in names for each in self.former.every(name)}
+        for delivery in self._in_states(ids, "planned", "done", "dead", "quarantined"):
+            runs = self.runs_of(delivery)
+            if not delivery.type:
+                continue
+            if not runs and not names and delivery.state in ("quarantined", "done"):
+                delivery.state, delivery.needs_action, delivery.also = "received", False, []
+            found = [
+                each for each in runs if self._is_replayed(each, names, only_failed=only_failed, every=every)
+            ]
+            if found:
+                delivery.state = "planned"
+            again += found
+        waiting = []
+        for run in again:
+            if run.state != "due":
+                run.replays += 1
+                run.state = "due" if run.order is None else "waiting"
+                waiting.append(run)
+            run.attempts = run.uncounted = 0
+            run.alone = run.queued = run.beside = False
+            run.due = now
+            run.token += 1
+        self._put_in_order(waiting, now)
+
+    @staticmethod
+    def _is_replayed(run: Run, names: Collection[str], *, only_failed: bool, every: bool) -> bool:
+        retrying = run.state == "due" and run.attempts > 0
+        if names and run.name not in names:
+            return False
+        if only_failed or not (names or every):
+            return run.state == "dead" or retrying
+        return retrying or not run.unfinished
+
+    def discard(self, ids: Collection[int], reason: str, now: datetime) -> None:
+        """End what is unfinished or dead of deliveries; the result of a running handler is ignored."""
+        ended = []
+        for delivery in self._in_states(ids, "received", "planned", "dead", "quarantined"):
+            for run in self.runs_of(delivery) if delivery.state in ("planned", "dead") else ():
+                if run.unfinished or run.state == "dead":
+                    run.state, run.error, run.queued, run.beside = "discarded", reason, False, False
+                    run.token += 1
+                    self.counted[run.name, "discarded"] += 1
+                    ended.append(run)
+            delivery.needs_action = delivery.state in ("received", "quarantined")
+            delivery.also = []
+            delivery.state = "done"
+        self._put_in_order(ended, now, supersede=False)
+
+    def erase(self, ids: Collection[int], now: datetime, *, discard: bool) -> None:
+        """Remove the content of finished deliveries for ever; the key, and each result, remain."""
+        if discard:
+            self.discard([each.id for each in self._in_states(ids, "received", "planned")], "erased", now)
+        for delivery in self._in_states(ids, "done", "dead", "quarantined"):
+            self._empty(delivery, "erased")
+            delivery.body = None
+            for run in self.runs_of(delivery):
+                run.error = run.order = run.content = None
+                run.failures = []
+
+    def prune(self, now: datetime, days: float) -> None:
+        """Empty old finished deliveries; their keys stay for at least 7 days, untimed ones for ever."""
+        for delivery in list(self.deliveries.values()):
+            if delivery.state in ("received", "planned"):
+                continue
+            age = now - delivery.received
+            if delivery.signed is not None and age > max(days * DAY, KEYS_KEPT):
+                self._forget_runs(delivery)
+                del self.deliveries[delivery.id]
+            elif age > days * DAY and delivery.state not in ("pruned", "erased"):
+                self._empty(delivery, "pruned")
+                self._forget_runs(delivery)
+
+    def _empty(self, delivery: Delivery, state: str) -> None:
+        delivery.state, delivery.fields, delivery.needs_action, delivery.also = state, {}, False, []
+
+    def _forget_runs(self, delivery: Delivery) -> None:
+        for run in self.runs_of(delivery):
+            del self.runs[run.id]
+
+    def _in_states(self, ids: Collection[int], *states: str) -> list[Delivery]:
+        found = [self.deliveries[one] for one in sorted(ids) if one in self.deliveries]
+        return [each for each in found if each.state in states]

@@ -1,0 +1,133 @@
+"""The steps of a history: each is a name and some numbers, chosen at random, and taken on both sides."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from model.driver import Driver
+
+Step = tuple[Any, ...]
+TICKS = (0.0, 0.2, 1.0, 4.0, 11.0, 20.0, 31.0, 61.0, 400.0, 3_600.0, 90_000.0)
+OUTCOMES = (
+    ("ok", None),
+    ("ok", None),
+    ("ok", None),
+    ("fail", None),
+    ("fail", None),
+    ("discard", None),
+    ("retry", 2.0),
+)
+_NUMBERS = {"put": 3, "put_batch": 3, "replay": 3, "discard": 2, "erase": 2, "count": 0}
+"""How many numbers a step has, where it is not one."""
+SCENES = 0.05
+WEIGHTS: dict[str, int] = {
+    "put": 20,
+    "put_batch": 6,
+    "tick": 14,
+    "set_clock": 1,
+    "poll": 34,
+    "fault": 4,
+    "die": 2,
+    "stop": 1,
+    "restart": 2,
+    "deploy": 1,
+    "end": 30,
+    "end_late": 4,
+    "replay": 5,
+    "discard": 3,
+    "erase": 2,
+    "prune": 1,
+    "pause": 2,
+    "resume": 3,
+    "count": 1,
+}
+
+
+def _status(chance: random.Random, invoice: int) -> Step:
+    """Put a new delivery about one invoice, which ordered handlers get."""
+    return ("put", 302, 2 * chance.randrange(5) + chance.randrange(2), 7 * chance.randrange(2) * 10 + invoice)
+
+
+def _scene(chance: random.Random) -> list[Step]:
+    """Return some steps in a row that meet rarely: what happens between a claim and its result."""
+    one, other = chance.sample(range(2), 2)
+    invoice, outcome = chance.randrange(2), chance.choice((("fail", None), ("ok", None), ("retry", 2.0)))
+    begin: list[Step] = [_status(chance, invoice), _status(chance, 1 - invoice), ("poll", one)]
+    lost: list[Step] = [("tick", 31.0), ("poll", other)]
+    ended: list[Step] = [("end", chance.randrange(9), *outcome), ("poll", one)]
+    late: list[Step] = [("end_late", chance.randrange(9), *outcome), ("poll", one)]
+    died: list[Step] = [("poll", one, None, True), ("restart", one), *lost]
+    numbers = [chance.randrange(1_000) for _ in range(3)]
+    return chance.choice(
+        (
+            [*begin, *lost, *late],
+            [*begin, *lost, ("tick", 6.0), ("poll", other), *late, ("end", 0, *outcome), ("poll", other)],
+            [*begin, _status(chance, invoice), ("poll", other), *ended, ("tick", 4.0), ("poll", other)],
+            [*begin, ("erase", numbers[0], 2), *ended],
+            [*begin, ("discard", numbers[0], 2), *ended],
+            [*begin, *lost, ("replay", *numbers), *late],
+            [*begin, *died, ("tick", 6.0), ("poll", other), *died, ("tick", 6.0), ("poll", other)],
+            [*begin, *died, ("tick", 6.0), ("poll", other), ("tick", 20.0), ("poll", other), *lost, *begin],
+            [
+                ("poll", one),
+                *(("put", 302 + 3 * each, 0, invoice) for each in range(3)),
+                ("poll", one, "lost"),
+            ],
+            [*begin, ("stop", one), ("tick", 31.0), ("poll", other), ("end", 0, *outcome), ("poll", other)],
+            *_rarest(chance, begin, one, other),
+        )
+    )
+
+
+def _rarest(chance: random.Random, begin: list[Step], one: int, other: int) -> list[list[Step]]:
+    """Return scenes that need several things at once; each begins with what the worker has begun ended."""
+    quiet: list[Step] = [("finish", each) for each in (one, other, one, other)]
+    same, invoice = ("put", 302, 0, chance.randrange(2)), chance.randrange(2)
+    many = [_status(chance, invoice) for _ in range(3)]
+    others: list[Step] = [("put", number, 2, 1) for number in (303, 302, 306, 302)]
+    late: Step = ("end_late", chance.randrange(9), *chance.choice((("fail", None), ("ok", None))))
+    taken: list[Step] = [("tick", 31.0), ("poll", other), ("finish", other), ("tick", 6.0), ("poll", other)]
+    return [
+        # The old result of a run that another worker has under way.
+        [*quiet, *begin, *taken, late, ("poll", one), ("finish", other)],
+        # One of a stopped worker, or of the release before, while a newer one of its order comes.
+        [*quiet, *many[:2], ("poll", one), ("stop", one), *many, ("poll", 0), ("poll", 0)],
+        [*quiet, *many, ("poll", one), ("deploy", 1), *many, ("poll", one), ("poll", other)],
+        # A twin of a twin, after the window of the first.
+        [("tick", 61.0), *(step for _ in range(3) for step in (same, ("poll", one), ("tick", 31.0)))],
+        # Runs under two names, of which one is paused.
+        [*quiet, ("pause_some", chance.randrange(9)), ("deploy", 1), *others, ("poll", one), ("poll", other)],
+        [*others, ("poll", one), ("deploy", 1), ("tick", 31.0), ("finish", one), ("finish", other)],
+    ]
+
+
+def choose(chance: random.Random, driver: Driver) -> Step:
+    """Choose the next step: by weight, or the next of a scene that was begun."""
+    if driver.scene:
+        return driver.scene.pop(0)
+    if chance.random() < SCENES:
+        driver.scene += _scene(chance)
+    name = chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0]
+    numbers = [chance.randrange(1_000) for _ in range(3)]
+    chosen: dict[str, Step] = {
+        "tick": ("tick", chance.choice(TICKS[:8] if chance.random() < 0.85 else TICKS)),
+        "set_clock": ("set_clock", chance.choice((-5.0, -40.0, 40.0))),
+        "fault": ("poll", numbers[0], chance.choice(("refused", "lost"))),
+        "die": ("poll", numbers[0], chance.choice(("refused", "lost", None)), True),
+        "end": ("end", numbers[0], *chance.choice(OUTCOMES)),
+        "end_late": ("end_late", numbers[0], *chance.choice(OUTCOMES)),
+        "prune": ("prune", chance.choice((0.0, 1.0, 30.0))),
+    }
+    return chosen.get(name) or (name, *numbers[: _NUMBERS.get(name, 1)])
+
+
+def take(driver: Driver, step: Step) -> None:
+    """Take one step, on both sides."""
+    name, *arguments = step
+    method: Callable[..., None] = getattr(driver, name)
+    if name == "poll" and len(arguments) == 3:
+        method(*arguments[:2], dies=arguments[2])
+    else:
+        method(*arguments)

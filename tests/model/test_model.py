@@ -1,0 +1,49 @@
+"""The inbox and the rules are compared in random histories: 20 in every run, 150 longer ones with --long."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from model import faults
+from model.histories import Failed, postgresql, run, shorten, sqlite
+
+SEEDS, STEPS = range(1, 21), 60
+LONG_SEEDS, LONG_STEPS = range(1_001, 1_151), 300
+
+
+def agree(seed, steps, url=sqlite):
+    """Fail with the shortest history that was found, and the line that repeats it."""
+    try:
+        run(seed, steps, url=url)
+    except Failed as failed:
+        shortest = shorten(seed, failed.steps, url)
+        listed = "".join(f"\n    {step}" for step in shortest.steps)
+        pytest.fail(f"{failed}\nshortened to:{listed}\n{shortest.error}", pytrace=False)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_inbox_does_what_the_rules_say(seed):
+    agree(seed, STEPS)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:2])
+def test_an_inbox_on_postgresql_does_it_too(seed, postgres_server):
+    agree(seed, STEPS // 2, partial(postgresql, postgres_server.url))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", LONG_SEEDS[:30])
+def test_an_inbox_on_postgresql_does_it_in_long_histories(seed, postgres_server):
+    agree(seed, LONG_STEPS, partial(postgresql, postgres_server.url))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_the_inbox_does_what_the_rules_say_in_long_histories(seed):
+    agree(seed, LONG_STEPS)
+
+
+def test_the_results_of_faults_are_of_faults_that_there_are():
+    assert faults.results().keys() <= {faults.line_of(each) for each in faults.FAULTS}
