@@ -132,6 +132,7 @@ def test_every_file_of_the_package_is_in_the_wheel(installed):
     shipped = {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}
 
     wanted = {path for path in files if "__pycache__" not in path.parts and path.suffix != ".pyc"}
+    wanted.remove(Path("billhook_version.py"))  # of the build alone
     assert wanted - shipped == set()
     assert {str(path) for path in wanted} > {
         "billhook/inbox/migrations/versions/0001_inbox.py",
