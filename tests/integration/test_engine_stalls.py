@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from billhook import Handlers
 from billhook.clock import SystemClock
 from billhook.engines import thread as thread_module
 from billhook.engines.lease_table import LeaseTable
-from billhook.engines.worker import PollBackoff
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import InboxTransaction
@@ -46,23 +45,6 @@ def in_a_thread(worker, grace_seconds=3.0, **options):
     finally:
         worker.stop()
         thread.join(10)
-
-
-# --- every thread busy, and a run that was lost ---------------------------------------------------
-
-
-def test_empty_claims_back_off_exponentially():
-    now = SystemClock().now()
-    backoff, due = PollBackoff(), now - timedelta(seconds=5)
-    pauses = []
-    for _ in range(12):
-        backoff.record_claim(0, due, now)
-        pauses.append(backoff.seconds(due, now, [None], idle=True))
-
-    assert pauses[:3] == [0.02, 0.04, 0.08]
-    assert pauses[-1] == 2.0
-    backoff.record_claim(1, due, now)
-    assert backoff.seconds(due, now, [], idle=True) == 0.01
 
 
 # --- threads that hang ----------------------------------------------------------------------------

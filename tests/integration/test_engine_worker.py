@@ -248,13 +248,13 @@ def test_a_worker_survives_any_number_of_failures(running):
     worker = get_state(app).worker(1)
     change(inbox_at(app), "ALTER TABLE delivery RENAME TO lost")
 
-    worker._failures = 5_000  # a night without a disk; two to that power is no float
+    worker._pacing.failures = 5_000  # a night without a disk; two to that power is no float
     stopping = threading.Timer(0.1, worker.stop)
     stopping.start()
     worker.run(0.0)
     stopping.join()
 
-    assert worker._failures > 5_000
+    assert worker._pacing.failures > 5_000
 
 
 def test_a_poll_for_which_there_is_no_memory_is_repeated_with_fewer_deliveries(running, monkeypatch):
@@ -276,7 +276,7 @@ def test_a_poll_for_which_there_is_no_memory_is_repeated_with_fewer_deliveries(r
     worker = running.start(app)
 
     until(finished(app, 30), 20)
-    until(lambda: worker._plan_limit == inbox.database.plan_rows)
+    until(lambda: worker._pacing.rows == inbox.database.plan_rows)
 
 
 def test_old_deliveries_are_pruned_while_the_worker_runs(running, clock):

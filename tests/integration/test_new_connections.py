@@ -18,8 +18,8 @@ AHEAD = 10
     ("door", "workers"),
     [
         ("asgi-fast", 1),
-        # With two, a machine that is busy shows in the figures, too. How many are accepted in a turn is tested
-        # in component/servers/test_accepting.py.
+        # With two, a machine that is busy shows in the figures, too. How many are accepted in a turn is a
+        # test of component/servers/test_accepting.py.
         pytest.param("asgi-fast", 2, marks=pytest.mark.long),
         pytest.param("asgi", 2, marks=pytest.mark.long),
     ],

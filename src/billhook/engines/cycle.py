@@ -19,6 +19,7 @@ from billhook.basics.type_names import is_reading
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import ClaimedRun, HandlerPool
 from billhook.engines.lease_table import LeaseTable
+from billhook.engines.pacing import Pacing
 from billhook.engines.readers import MOST_HELD, READERS, Readers
 from billhook.engines.reporting import PlannedDelivery, delivery_fields
 from billhook.errors import BillhookError
@@ -39,12 +40,6 @@ from billhook.logs import LimitedLog
 
 logger = logging.getLogger("billhook.engines")
 
-PLAN_LIMIT = 200
-FIRST_ROWS = 50
-"""New deliveries that the first poll reads at most: how large they are is not known yet."""
-PLAN_BYTES = 16 * 1024 * 1024
-"""Bodies that a poll reads, by the size of those that the last one read. Parsed, a body takes several times
-its size, and a process that is killed for its memory would read as much again after its start."""
 UNSTORABLE_SECONDS = 1.0
 SKIPS_SECONDS = 60.0
 
@@ -86,8 +81,7 @@ class Cycle:
         self._dispatcher = dispatcher
         self._lists = dispatcher.lists
         self._turns = RoundRobin(dispatcher.queue_of)
-        self._rows_in_plan_bytes = FIRST_ROWS
-        """How many deliveries as large as those of the last poll fit into PLAN_BYTES."""
+        self._pacing = Pacing(inbox.database.plan_rows)
         self._lease_time = timedelta(seconds=lease_seconds)
         self._owner = unique_process_name()
         self._leases = LeaseTable(threads, lease_seconds, inbox.held)
@@ -109,12 +103,6 @@ class Cycle:
         if self._readers is not None:
             self._readers.close()
         self._leases.abandon()
-
-    def _note_size(self, new_deliveries: Collection[StoredDelivery]) -> None:
-        """Bound what the next poll reads, by the size of the deliveries that this one has read."""
-        if new_deliveries:
-            size = sum(len(one.body) for one in new_deliveries)
-            self._rows_in_plan_bytes = max(1, len(new_deliveries) * PLAN_BYTES // max(1, size))
 
     def _collect(self) -> bool:
         """Collect finished attempts and expired leases; return whether the leases have to be renewed."""
@@ -278,7 +266,7 @@ class Cycle:
             if not (again and first and only is None):
                 break
             # What is behind them may be planned here.
-        self._note_size(unread.deliveries)
+        self._pacing.record_read(unread.deliveries)
         return unread.deliveries, times, again or len(unread.deliveries) == limit
 
     def _write_list(self) -> None:
@@ -368,8 +356,8 @@ class Cycle:
                 logger.error(text, run_id, delivery.handler, extra=delivery_fields(delivery))
 
     def _settle_alone(self, attempt: AttemptResult) -> bool:
-        """Settle one result, or the same with plainer texts; return whether the database took it."""
-        for ended in (attempt, *attempt.plainer()):
+        """Settle one result, or the same without its texts; return whether the database took it."""
+        for ended in (attempt, attempt.without_texts()):
             planned = [] if ended.planned is None else [ended.planned]
             plans = [each.plan for each in planned]
             with (

@@ -10,12 +10,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import datetime
 
-from billhook.basics.type_names import is_reading
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import ClaimedRun, HandlerPool
-from billhook.inbox import NextTimes
 
 READERS = 8
 FIRST_OF_NAME = 3
@@ -80,12 +77,3 @@ class Readers:
         """End each thread after its current reading."""
         if self._pool is not None:
             self._pool.close()
-
-
-def apart(times: NextTimes) -> tuple[NextTimes, dict[str, datetime]]:
-    """Return the times without readings that are due, and when those are; suspects stay among the times."""
-    readings = {name: at for name, at in times.due.items() if is_reading(name)}
-    if not readings:
-        return times, readings
-    ordinary = times.of(lambda name: not is_reading(name))
-    return ordinary._replace(suspect_at=times.suspect_at, suspects=times.suspects), readings

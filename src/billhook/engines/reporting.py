@@ -48,13 +48,13 @@ class AttemptResult(NamedTuple):
     planned: PlannedDelivery | None = None
     alone: bool = False
 
-    def plainer(self) -> tuple[AttemptResult, ...]:
-        """Return the result with texts that a database may take which refuses those of this one."""
+    def without_texts(self) -> AttemptResult:
+        """Return the result with none of its error's words, which the database refuses."""
         if self.planned is None:
-            return tuple(self._replace(run_result=result) for result in self.run_result.plainer())
+            return self._replace(run_result=self.run_result.without_texts())
         reason = json.dumps({"error": UNSTORABLE_ERROR, "details": []})
         plan = RunPlan(self.planned.plan.delivery_id, error=reason)
-        return (self._replace(planned=self.planned._replace(plan=plan, event=None)),)
+        return self._replace(planned=self.planned._replace(plan=plan, event=None))
 
 
 def report(

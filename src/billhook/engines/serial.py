@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Set
 from datetime import datetime
 
 from billhook.basics.type_names import is_reading
-from billhook.engines.cycle import PLAN_LIMIT, Cycle, Poll
+from billhook.engines.cycle import Cycle, Poll
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.handler_pool import HandlerPool
 from billhook.errors import BillhookError
@@ -128,7 +128,7 @@ class SerialWorker(Cycle):
             poll.capacity = int(poll.reads_next and len(self._leases.runs) == len(self._unsettled))
             return poll
         poll.capacity = 1
-        limit = min(PLAN_LIMIT, self._rows_in_plan_bytes)
+        limit = self._pacing.rows
         poll.new_deliveries, times, poll.full = self._read(limit, only)
         poll.next_times = times
         self._is_only_run = only is not None and bool(poll.new_deliveries)
@@ -140,7 +140,7 @@ class SerialWorker(Cycle):
             ids = {stored.delivery_id for stored in poll.new_deliveries}
             poll.full = bool(ids) and only not in ids
         self._is_full = poll.full
-        self._note_size(poll.new_deliveries)
+        self._pacing.record_read(poll.new_deliveries)
         self._note_suspect(times, now)
         moments = times.due_at, times.suspect_at
         due = any(at is not None and at <= now for at in moments)

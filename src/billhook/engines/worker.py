@@ -11,7 +11,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from datetime import datetime
 
@@ -22,19 +22,13 @@ from billhook.engines.cycle import Cycle, Poll
 from billhook.engines.descriptors import DescriptorMonitor
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOptions, WorkerRegistration
-from billhook.engines.readers import Readers, apart
+from billhook.engines.pacing import GATHER_SECONDS, LOAD_RUNS, READING_LOCKED_SECONDS, slow_pause
+from billhook.engines.readers import Readers
 from billhook.engines.reporting import log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.errors import BillhookError, SchemaMismatch
 from billhook.inbox import NOTHING_DUE, Claim, Inbox, Lease, NextTimes, RunPlan
 from billhook.logs import fields
-
-MAX_POLL_SECONDS = 2.0
-"""The longest pause between two polls: how long a delivery can lie unseen if its notification was lost."""
-MIN_POLL_SECONDS = 0.01
-READING_LOCKED_SECONDS = 0.1
-"""The pause until the next poll while a reading is due that another worker has locked."""
-_MAX_DOUBLINGS = 8
 
 
 class Wakeup:
@@ -94,54 +88,8 @@ class Wakeup:
                 waker.wait(0)
 
 
-class PollBackoff:
-    """Time until the next poll: until the next due run, or exponential back-off after empty claims.
-
-    A claim returns nothing although runs are due when other workers have locked them.
-    """
-
-    def __init__(self) -> None:
-        self._empty_claims = 0
-
-    def record_claim(self, count: int, next_due_at: datetime | None, now: datetime) -> None:
-        """Record how many runs a claim returned, and when the next one is due after it."""
-        left = next_due_at is not None and next_due_at <= now
-        self._empty_claims = self._empty_claims + 1 if left and not count else 0
-
-    def is_worth_claiming(self, next_due_at: datetime | None, now: datetime, *, idle: bool) -> bool:
-        """Return whether a claim is likely to return rows; `idle`: a thread is free.
-
-        After an empty claim, wait for a free thread: what is left may be runs that were lost in a worker's
-        queue, and these are claimed for a free thread only.
-        """
-        return next_due_at is not None and next_due_at <= now and (idle or not self._empty_claims)
-
-    def seconds(
-        self, next_due_at: datetime | None, now: datetime, others: Iterable[float | None], *, idle: bool
-    ) -> float:
-        """Return the seconds until the next poll; `others` are those until anything else has to be done."""
-        pauses = [MAX_POLL_SECONDS, *(pause for pause in others if pause is not None)]
-        if next_due_at is not None and next_due_at > now:
-            pauses.append((next_due_at - now).total_seconds())
-        elif next_due_at is not None and idle:
-            # Another worker has it locked. Without a free thread, a finished attempt wakes us up anyway.
-            pauses.append(MIN_POLL_SECONDS * 2 ** min(self._empty_claims, _MAX_DOUBLINGS))
-        return max(MIN_POLL_SECONDS, min(pauses))
-
-
 logger = logging.getLogger("billhook.engines")
 
-GATHER_SECONDS = 0.005
-"""Under load, the pause after a transaction, in which results and new deliveries for the next one gather."""
-BEHIND_FACTOR = 4
-"""By this a poll reads fewer new deliveries while more runs are due than it has capacity for."""
-LOAD_RUNS = 8
-"""A transaction with this many runs or more counts as load; below it nothing waits."""
-SLOW_SECONDS = 0.1
-SLOW_FACTOR = 2
-SLOW_LIMIT_SECONDS = 5.0
-"""After a commit on SQLite that took longer than `SLOW_SECONDS`, pause for twice as long as the poll took, up
-to this: on a disk that syncs slowly each transaction holds up the receivers for as long as its sync takes."""
 STALLED_SECONDS = 60.0
 MAX_ABANDONED_THREADS = 100
 """With more handler threads abandoned and still running, the process should be replaced by a new one."""
@@ -169,15 +117,9 @@ class Worker(Cycle):
         self._stopping = False
         self._registration = WorkerRegistration(inbox, self._owner, engine, dispatcher.lists, threads=threads)
         self._maintenance = Maintenance(inbox, maintenance, registration=self._registration)
-        self._failures = 0
         self._is_outdated = False
         """Whether the inbox has the schema of a newer release, so that no result can be stored any more."""
-        self._plan_limit = inbox.database.plan_rows
-        """How many deliveries a poll reads: fewer after each failure, as memory may lack."""
-        self._behind = False
-        """Whether the last poll claimed all that it had capacity for, so that more runs may be due."""
         self._polled_at, self._next_poll_at = time.monotonic(), 0.0
-        self._backoff = PollBackoff()
         self._suspects = SuspectPolicy(lease_seconds, threads)
         self._descriptors = DescriptorMonitor()
         self._detached = self._out_of_threads = False
@@ -249,28 +191,26 @@ class Worker(Cycle):
             if not self._stopping:  # a stop must not wait for a batch of old deliveries
                 pause = min(pause, self._maintenance.run_if_due(self._dispatcher.clock.now()))
         except Exception as error:
-            self._failures += 1
+            pause = self._pacing.record_failure()
             self._is_outdated = isinstance(error, SchemaMismatch)
-            self._plan_limit = max(1, self._plan_limit // 2)
             self._descriptors.record(error)
             self._failed()
-            # The exponent is bounded: after a night without storage it would overflow a float.
-            pause = min(5.0, 0.1 * 2 ** min(self._failures, 6))
             # The text says all about a storage failure; anything else is a defect, and needs its traceback.
             defect = not isinstance(error, BillhookError)
             text = "worker poll failed, retrying in %.1f s: %s"
             logger.exception(text, pause, error, exc_info=defect, extra=fields(cause=error))  # noqa: TRY401
-            if self._failures > 1 and self._unsettled and not self._detached:
+            if self._pacing.failures > 1 and self._unsettled and not self._detached:
                 self._settle_one_by_one()
             self._back_off(pause)
             return 0.0
-        self._failures, self._is_outdated = 0, False
-        self._plan_limit = self._inbox.database.plan_rows
+        self._is_outdated = False
+        self._pacing.record_success()
         took = time.monotonic() - self._polled_at
-        if min(took, self._inbox.database.commit_seconds) > SLOW_SECONDS:
-            renewal = self._leases.seconds_to_renewal()
-            longest = SLOW_LIMIT_SECONDS if renewal is None else min(renewal, SLOW_LIMIT_SECONDS)
-            self._next_poll_at = time.monotonic() + min(longest, SLOW_FACTOR * took)
+        slow_seconds = slow_pause(
+            took, self._inbox.database.commit_seconds, self._leases.seconds_to_renewal()
+        )
+        if slow_seconds:
+            self._next_poll_at = time.monotonic() + slow_seconds
         return pause
 
     def _sleep(self, seconds: float) -> None:
@@ -323,8 +263,7 @@ class Worker(Cycle):
         if claimed + settled >= LOAD_RUNS and claimed < poll.capacity and not poll.full:
             self._next_poll_at = time.monotonic() + GATHER_SECONDS
         if poll.capacity:
-            self._behind = claimed == poll.capacity
-            self._backoff.record_claim(claimed, apart(next_times)[0].due_at, poll.now)
+            self._pacing.record_claim(claimed, poll.capacity, next_times.apart()[0].due_at, poll.now)
         # After a claim that returned runs, or a full batch, there may be more: poll again at once.
         more = claimed > 0 or (poll.full and not self._skipping) or self._lists.wants_look
         if (more and leases.capacity()) or claimed < len(claims):
@@ -339,19 +278,16 @@ class Worker(Cycle):
         started = self._started() if suspects.active else frozenset()
         ordinary_blocked = suspects.active and suspects.blocks_ordinary(started)
         # Nothing is read that could not be planned and claimed now: other workers may have capacity for it.
-        # A run is claimed as it is made, in one write, only if no other is due: fewer are made until then.
-        limit = max(1, self._plan_limit // BEHIND_FACTOR) if self._behind else self._plan_limit
-        limit = min(limit, self._rows_in_plan_bytes)
-        reading = limit if capacity and not ordinary_blocked else 0
+        reading = self._pacing.rows if capacity and not ordinary_blocked else 0
         new_deliveries, next_times, full = self._read(reading)
         if reading:
             self._lists.read_at = self._dispatcher.clock.now()
-        ordinary, readings = apart(next_times)
+        ordinary, readings = next_times.apart()
         now = self._dispatcher.clock.now()
         # By now the leases of this process may be overdue: the read took long, or the clock was set forward.
         overdue = next_times.lease_ends_at is not None and next_times.lease_ends_at <= now
         renewing = renewing or leases.seconds_to_renewal() == 0.0 or (overdue and bool(leases.runs))
-        ordinary_due = bool(new_deliveries) or self._backoff.is_worth_claiming(
+        ordinary_due = bool(new_deliveries) or self._pacing.is_worth_claiming(
             ordinary.due_at, now, idle=leases.idle_threads() > 0
         )
         mode = ClaimMode.ORDINARY
@@ -418,19 +354,19 @@ class Worker(Cycle):
             others.append((next_times.suspect_at - now).total_seconds())
         # What is due cannot be claimed now: an attempt that ends wakes the worker up.
         blocked = not leases.capacity() or (suspects.active and suspects.blocks_ordinary(leases.runs.keys()))
-        ordinary, readings = apart(next_times)
+        ordinary, readings = next_times.apart()
         due_at = None if blocked else ordinary.due_at
         if readings and not (suspects.active and suspects.blocks_ordinary(leases.runs.keys())):
             seconds = self._seconds_to_reading(readings, now)
             # Not at once: another worker has locked what is due and was not claimed.
             others.append(None if seconds is None else max(seconds, READING_LOCKED_SECONDS))
-        return self._backoff.seconds(due_at, now, others, idle=leases.idle_threads() > 0)
+        return self._pacing.seconds(due_at, now, others, idle=leases.idle_threads() > 0)
 
     def _drain(self, grace_seconds: float) -> None:
         """Release what was not started, and wait for running attempts until the grace period is over."""
         end, leases = time.monotonic() + grace_seconds, self._leases
         self._stopping = True
-        if not (self._detached or self._failures):
+        if not (self._detached or self._pacing.failures):
             self._registration.stopping()  # others need not wait for what it would have planned
         # Released now and not at the end: other workers can run them during the grace period.
         leases.release_later(self._handlers.cancel_queued() + self._own_readers.cancel_queued())
@@ -448,7 +384,9 @@ class Worker(Cycle):
             text, count = "stopped with %d handlers still running; they are called again", len(leases.runs)
             logger.warning(text, count, extra=fields(count=count))
             self._settle_interrupted()
-        if not (self._detached or self._failures):  # without its storage, the worker must still stop in time
+        if not (
+            self._detached or self._pacing.failures
+        ):  # without its storage, the worker must still stop in time
             self._maintenance.close()
 
     def _settle_interrupted(self) -> None:

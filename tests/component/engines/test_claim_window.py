@@ -9,8 +9,8 @@ import time
 import pytest
 
 from billhook import Handlers
-from billhook.engines.cycle import FIRST_ROWS
 from billhook.engines.lease_table import LeaseTable
+from billhook.engines.pacing import FIRST_ROWS
 from billhook.events import CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox import Lease
@@ -125,8 +125,8 @@ def test_at_a_renewal_a_worker_keeps_as_many_queued_runs_as_ended_since_the_last
 @pytest.mark.parametrize(("commit_seconds", "longest"), [(60.0, 5.0), (0.0, 0.0)])
 def test_after_a_slow_commit_receivers_write_first(running, monkeypatch, commit_seconds, longest):
     """With the control: a poll that is slow for want of processor time makes no pause."""
-    monkeypatch.setattr("billhook.engines.worker.SLOW_SECONDS", 0.0)
-    monkeypatch.setattr("billhook.engines.worker.SLOW_FACTOR", 1e9)
+    monkeypatch.setattr("billhook.engines.pacing.SLOW_SECONDS", 0.0)
+    monkeypatch.setattr("billhook.engines.pacing.SLOW_FACTOR", 1e9)
     state = get_state(running(Handlers(), start_now=False))
     told = property(lambda _: commit_seconds, lambda *_: None)  # whatever its own commits take
     monkeypatch.setattr(type(state.inbox.database), "commit_seconds", told, raising=False)
@@ -256,8 +256,8 @@ def test_a_worker_polls_at_once_after_a_full_batch_and_after_claims_that_leave_c
 def test_a_worker_reads_no_more_large_bodies_at_once_than_fit_or_one(
     running, monkeypatch, engine, most_bytes, expected
 ):
-    monkeypatch.setattr("billhook.engines.cycle.FIRST_ROWS", 5)
-    monkeypatch.setattr("billhook.engines.cycle.PLAN_BYTES", most_bytes)
+    monkeypatch.setattr("billhook.engines.pacing.FIRST_ROWS", 5)
+    monkeypatch.setattr("billhook.engines.pacing.PLAN_BYTES", most_bytes)
     planned = []
     app = running(handling(lambda event: None, name="h"), start_now=False)
     state = get_state(app)

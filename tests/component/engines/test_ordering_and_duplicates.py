@@ -8,7 +8,6 @@ import threading
 import pytest
 
 from billhook import Handlers
-from billhook.engines import serial
 from billhook.engines.first_runs import backfill
 from billhook.errors import ConfigError
 from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PingTest, sample
@@ -77,7 +76,6 @@ def test_inline_who_finishes_handles_what_waited_behind_it(shop):
 
 @pytest.mark.parametrize("limit", [1, 100])
 def test_the_inline_engine_handles_earlier_deliveries_first(shop, monkeypatch, limit):
-    monkeypatch.setattr(serial, "PLAN_LIMIT", limit)
     handlers, calls = Handlers(), []
 
     @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id")
@@ -86,6 +84,7 @@ def test_the_inline_engine_handles_earlier_deliveries_first(shop, monkeypatch, l
 
     app = shop(handlers)
     inbox = get_state(app).inbox
+    monkeypatch.setattr(inbox.database, "plan_rows", limit)
     for key in ("m1", "m2"):  # whoever took these died before it could plan them
         inbox.put(incoming(key, event_type="InvoicePaymentStatusChanged", body=status_changed()))
 

@@ -25,6 +25,7 @@ from sqlalchemy import (
     update,
 )
 
+from billhook.basics.type_names import is_reading
 from billhook.inbox.running.handler_lists import EVERY_TYPE, TypeFilter, of_types
 from billhook.inbox.running.unread import first_of_each
 from billhook.inbox.tables.records import HandlerLimits, own_name
@@ -82,6 +83,14 @@ class NextTimes(NamedTuple):
         moments = (*due.values(), *([] if self.lease_ends_at is None else [self.lease_ends_at]))
         first, suspect_at = min(moments, default=None), min(suspects.values(), default=None)
         return NextTimes(first, suspect_at, self.lease_ends_at, due, suspects)
+
+    def apart(self) -> tuple[NextTimes, dict[str, datetime]]:
+        """Return the times without readings that are due, and when those are; suspects stay in the times."""
+        readings = {name: at for name, at in self.due.items() if is_reading(name)}
+        if not readings:
+            return self, readings
+        ordinary = self.of(lambda name: not is_reading(name))
+        return ordinary._replace(suspect_at=self.suspect_at, suspects=self.suspects), readings
 
     def after(self, now: datetime) -> datetime | None:
         """Return the first moment after now at which a run may be claimed, or a lease ends."""

@@ -232,8 +232,6 @@ class Claim(NamedTuple):
         return self.ended(RunState.DUE, at, due_at=due_at, error=error, uncounted=True)
 
 
-SHORT_ERROR = 500
-"""Characters of an error that could not be stored as it was."""
 UNSTORABLE_ERROR = "the database refused the text of this error"
 
 
@@ -266,16 +264,11 @@ class RunResult(NamedTuple):
         """Run id and token."""
         return Lease(self.run_id, self.token)
 
-    def plainer(self) -> tuple[RunResult, ...]:
-        """Return the result with texts that a database may take which refuses those of this one.
-
-        The error in ASCII and short, without the traceback; then none of its words.
-        """
+    def without_texts(self) -> RunResult:
+        """Return the result with none of its error's words, which the database refuses."""
         if self.error is None:
-            return ()
-        text = self.error.encode("ascii", "backslashreplace").decode()[:SHORT_ERROR]
-        plain = self._replace(traceback=None, place=None)
-        return tuple(plain._replace(error=error) for error in (text, UNSTORABLE_ERROR))
+            return self
+        return self._replace(error=UNSTORABLE_ERROR, traceback=None, place=None)
 
 
 @dataclass(frozen=True, slots=True)

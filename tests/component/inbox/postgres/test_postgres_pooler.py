@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from billhook import Handlers
-from billhook.engines.worker import MAX_POLL_SECONDS
+from billhook.engines.pacing import MAX_POLL_SECONDS
 from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
 from billhook.inbox.postgres import waker

@@ -150,8 +150,8 @@ def test_a_result_that_is_skipped_is_an_error_of_the_log(shop, protected, databa
 
 def test_deliveries_that_stay_unread_are_not_read_again_at_once(shop, protected, monkeypatch):
     protected.allow_all_but("delivery", "UPDATE")
-    monkeypatch.setattr("billhook.engines.serial.PLAN_LIMIT", 2)
     inbox = shop.extensions["billhook"].inbox
+    monkeypatch.setattr(inbox.database, "plan_rows", 2)
     for key in ("first", "second", "third"):
         inbox.put(incoming(key))
 

@@ -1,0 +1,125 @@
+"""How many deliveries a poll reads, and when the next poll is. Moments and counts in, numbers out: no clock.
+
+how many deliveries a poll reads at most
+  as many as the database's driver says       usually
+  50                                          the first poll, as their size is not known yet
+  what fits into 16 MiB                       by the size of those that the last poll read
+  a quarter                                   while more runs are due than the worker has capacity for
+  half as many after each failure             memory may lack; as many as before after a success
+
+when the next poll is
+  at once                                     something was claimed, or more may wait
+  2 s later, or when the next run is due      nothing is due, and nothing wakes the worker up
+  10 ms later, doubled up to 2 s              runs are due that other workers have locked
+  0.1 s later                                 a reading is due that another worker has locked
+  5 ms later                                  a transaction had eight runs or more, and left none to claim
+  after twice its time, at most 5 s           its commit took longer than 0.1 s
+  0.2 s later, doubled up to 5 s              it failed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from billhook.inbox import StoredDelivery
+
+FIRST_ROWS = 50
+PLAN_BYTES = 16 * 1024 * 1024
+"""Parsed, a body takes several times its size, and a process that is killed for its memory would read as much
+again after its start."""
+BEHIND_FACTOR = 4
+MAX_POLL_SECONDS = 2.0
+"""The longest pause between two polls: how long a delivery can lie unseen if its notification was lost."""
+MIN_POLL_SECONDS = 0.01
+READING_LOCKED_SECONDS = 0.1
+GATHER_SECONDS = 0.005
+"""Results and new deliveries gather in it, so that one transaction carries more: one more costs little."""
+LOAD_RUNS = 8
+SLOW_SECONDS = 0.1
+SLOW_FACTOR = 2
+SLOW_LIMIT_SECONDS = 5.0
+"""On a disk that syncs slowly each transaction holds up the receivers for as long as its sync takes."""
+FAILED_SECONDS = 0.1
+FAILED_LIMIT_SECONDS = 5.0
+_MAX_DOUBLINGS = 8  # without a bound, a night without storage would overflow a float
+
+
+class Pacing:
+    """How fast one worker, or one engine without a worker, goes on."""
+
+    def __init__(self, most_rows: int) -> None:
+        """`most_rows` are how many deliveries a poll reads at most."""
+        self._most_rows = most_rows
+        self._rows_by_failures = most_rows
+        self._rows_by_size = FIRST_ROWS
+        self._behind = False
+        self._empty_claims = 0
+        self.failures = 0
+        """How many polls have failed since the last that did not."""
+
+    @property
+    def rows(self) -> int:
+        """How many deliveries the next poll reads at most."""
+        rows = self._rows_by_failures
+        # A run is claimed as it is made, in one write, only if no other is due: fewer are made until then.
+        if self._behind:
+            rows = max(1, rows // BEHIND_FACTOR)
+        return min(rows, self._rows_by_size)
+
+    def record_read(self, deliveries: Collection[StoredDelivery]) -> None:
+        """Bound the next read by the size of the deliveries that this one has read."""
+        if deliveries:
+            size = sum(len(one.body) for one in deliveries)
+            self._rows_by_size = max(1, len(deliveries) * PLAN_BYTES // max(1, size))
+
+    def record_claim(self, count: int, capacity: int, next_due_at: datetime | None, now: datetime) -> None:
+        """Record how many runs a claim for `capacity` runs returned, and when the next one is due after it.
+
+        It returns none although runs are due when other workers have locked them.
+        """
+        self._behind = count == capacity
+        left = next_due_at is not None and next_due_at <= now
+        self._empty_claims = self._empty_claims + 1 if left and not count else 0
+
+    def record_failure(self) -> float:
+        """Record a poll that failed; return the seconds until it is repeated."""
+        self.failures += 1
+        self._rows_by_failures = max(1, self._rows_by_failures // 2)
+        return min(FAILED_LIMIT_SECONDS, FAILED_SECONDS * 2.0 ** min(self.failures, _MAX_DOUBLINGS))
+
+    def record_success(self) -> None:
+        """Record a poll that did not fail."""
+        self.failures, self._rows_by_failures = 0, self._most_rows
+
+    def is_worth_claiming(self, next_due_at: datetime | None, now: datetime, *, idle: bool) -> bool:
+        """Return whether a claim is likely to return rows; `idle`: a thread is free.
+
+        After an empty claim, wait for a free thread: what is left may be runs that were lost in a worker's
+        queue, and these are claimed for a free thread only.
+        """
+        return next_due_at is not None and next_due_at <= now and (idle or not self._empty_claims)
+
+    def seconds(
+        self, next_due_at: datetime | None, now: datetime, others: Iterable[float | None], *, idle: bool
+    ) -> float:
+        """Return the seconds until the next poll; `others` are those until anything else has to be done."""
+        pauses = [MAX_POLL_SECONDS, *(pause for pause in others if pause is not None)]
+        if next_due_at is not None and next_due_at > now:
+            pauses.append((next_due_at - now).total_seconds())
+        elif next_due_at is not None and idle:
+            # Another worker has it locked. Without a free thread, a finished attempt wakes us up anyway.
+            pauses.append(MIN_POLL_SECONDS * 2.0 ** min(self._empty_claims, _MAX_DOUBLINGS))
+        return max(MIN_POLL_SECONDS, min(pauses))
+
+
+def slow_pause(took: float, commit_seconds: float, to_renewal: float | None) -> float:
+    """Return the seconds in which nothing is written after a poll that `took` so long.
+
+    `commit_seconds` are those of its commit, `to_renewal` those until leases have to be renewed. 0.0 unless
+    the commit was slow.
+    """
+    if min(took, commit_seconds) <= SLOW_SECONDS:
+        return 0.0
+    longest = SLOW_LIMIT_SECONDS if to_renewal is None else min(to_renewal, SLOW_LIMIT_SECONDS)
+    return min(longest, SLOW_FACTOR * took)
