@@ -107,6 +107,7 @@ AREAS = {
         {"engines/cycle.py": 30, "engines/worker.py": 30},
         ("tests/component/engines/test_claim_window.py", "tests/component/engines"),
     ),
+    "pacing": Area({"engines/pacing.py": 30}, ("tests/unit/engines",)),
     "suspects": Area({"engines/suspects.py": 15}, ("tests/component/engines/test_suspects.py",)),
     "rating": Area(
         {"sandbox/billing/usage/rating.py": 25},
