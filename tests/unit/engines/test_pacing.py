@@ -54,6 +54,9 @@ def test_each_failure_halves_what_is_read_until_a_success(pacing):
 
     assert (pauses[:6], pauses[-1]) == ([0.2, 0.4, 0.8, 1.6, 3.2, 5.0], 5.0)
     assert (read[:3], read[-1], pacing.failures) == ([100, 50, 25], 1, 5_000)
+    pacing.record_claim(1, 1, None, NOW)
+    assert pacing.rows == 1
+    pacing.record_claim(0, 1, None, NOW)
     pacing.record_success()
     assert (pacing.rows, pacing.failures, pacing.record_failure()) == (MOST, 0, 0.2)
 
@@ -81,7 +84,7 @@ def test_an_empty_claim_of_what_is_not_due_is_no_reason_to_wait(pacing):
     [(None, True, False), (LATER, True, False), (DUE, False, False), (NOW, True, True)],
 )
 def test_after_an_empty_claim_the_next_waits_for_a_free_thread(pacing, next_due_at, idle, expected):
-    pacing.record_claim(0, 1, DUE, NOW)
+    pacing.record_claim(0, 1, NOW, NOW)
 
     assert pacing.is_worth_claiming(next_due_at, NOW, idle=idle) is expected
 
@@ -95,6 +98,7 @@ def test_after_an_empty_claim_the_next_waits_for_a_free_thread(pacing, next_due_
         (LATER, [], False, 1.0),
         (DUE, [], False, 2.0),  # an attempt that ends wakes the worker up
         (None, [0.0], True, 0.01),
+        (NOW, [], True, 0.01),
     ],
 )
 def test_the_next_poll_is_when_anything_has_to_be_done(pacing, next_due_at, others, idle, expected):
