@@ -45,7 +45,7 @@ SKIPS_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class Poll:
+class PollPlan:
     """What one poll read and decided to write; the chapter of this package follows a poll through time."""
 
     now: datetime
@@ -124,7 +124,7 @@ class Cycle:
                 leases.release_later(readers.cancel_queued())
         return renewing
 
-    def _write(self, poll: Poll) -> tuple[list[Claim], NextTimes]:
+    def _write(self, poll: PollPlan) -> tuple[list[Claim], NextTimes]:
         """Write one poll to the inbox in one transaction: settle, plan, release, renew and claim.
 
         Return what it claimed, and when the next runs are due.
@@ -199,7 +199,7 @@ class Cycle:
             held = self._leases.runs
             self._leases.release_later([held[lease] for lease in left if lease in held])
 
-    def _plan(self, poll: Poll) -> list[PlannedDelivery]:
+    def _plan(self, poll: PollPlan) -> list[PlannedDelivery]:
         """Plan what the poll has read; nothing if this process's list of handlers has changed meanwhile."""
         planned = self._dispatcher.plan(poll.new_deliveries)
         if self._lists.is_stale:  # another process may have to plan them now
@@ -273,7 +273,7 @@ class Cycle:
         """Write this process's list of handlers to the inbox, which has changed."""
         raise NotImplementedError
 
-    def _claim(self, transaction: InboxTransaction, poll: Poll, settling: Set[Lease]) -> list[Claim]:
+    def _claim(self, transaction: InboxTransaction, poll: PollPlan, settling: Set[Lease]) -> list[Claim]:
         lists = self._lists
         if poll.suspect:
             suspect = transaction.claim_suspect(
@@ -314,7 +314,7 @@ class Cycle:
         return claims
 
     def _claim_readings(
-        self, transaction: InboxTransaction, poll: Poll, settling: Set[Lease], readers: Readers
+        self, transaction: InboxTransaction, poll: PollPlan, settling: Set[Lease], readers: Readers
     ) -> list[Claim]:
         """Claim readings as far as the readers have capacity, beside that of the poll."""
         leases = self._leases

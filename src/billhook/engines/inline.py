@@ -16,7 +16,7 @@ from billhook.basics.engine_kinds import INLINE, WORKER, EngineKind
 from billhook.engines.attempt_context import run_attempt
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import ClaimedRun, HandlerPool
-from billhook.engines.maintenance import AS_SHIPPED, MaintenanceOptions
+from billhook.engines.maintenance import DEFAULT_MAINTENANCE, MaintenanceOptions
 from billhook.engines.serial import SerialWorker
 from billhook.inbox import Inbox
 from billhook.logs import fields
@@ -34,7 +34,7 @@ class Engine:
     dispatcher: Dispatcher
     _: KW_ONLY
     lease_seconds: float
-    maintenance: MaintenanceOptions = AS_SHIPPED
+    maintenance: MaintenanceOptions = DEFAULT_MAINTENANCE
 
     @property
     def is_woken(self) -> bool:

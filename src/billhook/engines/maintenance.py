@@ -132,7 +132,7 @@ class MaintenanceOptions:
     watch: Watch | None = None
 
 
-AS_SHIPPED = MaintenanceOptions()
+DEFAULT_MAINTENANCE = MaintenanceOptions()
 
 
 @dataclass(eq=False, repr=False)

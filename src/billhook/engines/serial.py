@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Set
 from datetime import datetime
 
 from billhook.basics.type_names import is_reading
-from billhook.engines.cycle import Cycle, Poll
+from billhook.engines.cycle import Cycle, PollPlan
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.handler_pool import HandlerPool
 from billhook.errors import BillhookError
@@ -113,10 +113,10 @@ class SerialWorker(Cycle):
     def _write_list(self) -> None:
         self._lists.require(self._dispatcher.clock.now(), is_worker=self._of_worker)
 
-    def _plan_poll(self, only: int | None) -> Poll | None:
+    def _plan_poll(self, only: int | None) -> PollPlan | None:
         """Decide what to write; read the inbox if no run is under way. None if there is nothing to do."""
         now = self._dispatcher.clock.now()
-        poll = Poll(now, now + self._lease_time, None, [], capacity=0, renewing=False, only=only)
+        poll = PollPlan(now, now + self._lease_time, None, [], capacity=0, renewing=False, only=only)
         if self._leases.runs:
             # Of a new delivery with one run nothing more is due, unless it is to be tried again at once, or
             # was read: that makes the runs of its handlers.

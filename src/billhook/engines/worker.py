@@ -18,10 +18,15 @@ from datetime import datetime
 from billhook.basics.concurrency import wait_readable
 from billhook.basics.engine_kinds import WORKER
 from billhook.basics.type_names import is_reading
-from billhook.engines.cycle import Cycle, Poll
+from billhook.engines.cycle import Cycle, PollPlan
 from billhook.engines.descriptors import DescriptorMonitor
 from billhook.engines.dispatcher import Dispatcher
-from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOptions, WorkerRegistration
+from billhook.engines.maintenance import (
+    DEFAULT_MAINTENANCE,
+    Maintenance,
+    MaintenanceOptions,
+    WorkerRegistration,
+)
 from billhook.engines.pacing import GATHER_SECONDS, LOAD_RUNS, READING_LOCKED_SECONDS, slow_pause
 from billhook.engines.readers import Readers
 from billhook.engines.reporting import log_paused
@@ -106,7 +111,7 @@ class Worker(Cycle):
         threads: int,
         lease_seconds: float,
         engine: str = WORKER.name,
-        maintenance: MaintenanceOptions = AS_SHIPPED,
+        maintenance: MaintenanceOptions = DEFAULT_MAINTENANCE,
     ) -> None:
         self._wakeup = Wakeup(inbox)
         super().__init__(
@@ -270,7 +275,7 @@ class Worker(Cycle):
             return 0.0
         return self._seconds_to_sleep(next_times, poll.now)
 
-    def _plan_poll(self, renewing: bool) -> tuple[Poll, bool]:
+    def _plan_poll(self, renewing: bool) -> tuple[PollPlan, bool]:
         """Read the inbox and decide what this poll writes, and whether any run is due that it may claim."""
         leases, suspects = self._leases, self._suspects
         settling = [attempt.run_result.lease for attempt in self._unsettled]
@@ -307,7 +312,7 @@ class Worker(Cycle):
         claiming = capacity > 0 and (ordinary_due or mode is ClaimMode.A_SUSPECT)
         claiming = claiming or bool(reads and readings and self._seconds_to_reading(readings, now) == 0.0)
         return (
-            Poll(
+            PollPlan(
                 now,
                 now + self._lease_time,
                 next_times,
