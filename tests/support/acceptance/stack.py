@@ -95,7 +95,7 @@ class Stack:
         self._listener.listen(512)
         self.port: int = self._listener.getsockname()[1]
         kept = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
-        self._environment = {
+        self.environment = {
             **kept,
             "BILLHOOK_SECRETS": SECRET,
             "BILLHOOK_ENGINE": "worker",
@@ -146,6 +146,16 @@ class Stack:
             )
             assert web.ended() is None, web.log.read_text()
 
+    def start_celery_worker(self, *, wait: bool = True) -> Process:
+        """A Celery worker of the standalone receiver, with two processes."""
+        command = [sys.executable, "-m", "celery", "-A", "billhook.standalone:celery", "worker"]
+        command += ["--concurrency", "2", "--without-gossip", "--without-mingle", "--loglevel", "INFO"]
+        worker = self._start("worker", [*command, "--hostname", f"history-{len(self.processes)}@%h"], {})
+        if wait:
+            until(lambda: worker.says(" ready.") or worker.ended() is not None, UP_SECONDS)
+            assert worker.ended() is None, worker.log.read_text()
+        return worker
+
     def start_worker(
         self, *, threads: int = 8, wait: bool = True, wrap: Sequence[str] = (), **environment: str
     ) -> Process:
@@ -159,7 +169,7 @@ class Stack:
 
     def _start(self, name: str, command: Sequence[str], environment: dict[str, str]) -> Process:
         log = self.folder / f"{name}-{len(self.processes)}.log"
-        environment = {**self._environment, **environment}
+        environment = {**self.environment, **environment}
         process = Process(command, environment, log, [self._listener.fileno()] if name == "web" else [])
         self.processes.append(process)
         return process
