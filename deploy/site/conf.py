@@ -54,6 +54,7 @@ PARTS = {
     "Production": [
         "deploy/FLASK",
         "deploy/README",
+        "deploy/SETTINGS",
         "src/billhook/cli/RUNBOOK",
         "deploy/CAPACITY",
         "deploy/DATA",

@@ -2,7 +2,7 @@
 
 Use it as `gunicorn -c gunicorn.conf.py 'billhook.standalone:create_asgi_app()'`. A Flask app of your own with
 billhook in it is served with `-k gthread --worker-connections 1000` before its name, or as
-`hooks.asgi_app(app)` without. deploy/README.md says why each setting is as it is.
+`hooks.asgi_app(app)` without. deploy/SETTINGS.md says why each setting is as it is.
 """
 
 from __future__ import annotations

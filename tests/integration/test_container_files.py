@@ -208,7 +208,7 @@ def test_times_and_probes_are_those_of_the_units_and_of_the_page():
 
 
 def test_the_page_explains_the_settings_that_containers_add():
-    section = PAGE.split("\n## In containers\n")[1].split("\n## ")[0]
+    section = PAGES["deploy/SETTINGS.md"].split("\n## compose.yaml\n")[1]
     explained = re.findall(r"`(\w+)`", " ".join(re.findall(r"(?m)^\| (`[^|]*)\|", section)))
     settings = {key for service in SERVICES.values() for key in (*service, *service.get("environment", ()))}
 

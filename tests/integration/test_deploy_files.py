@@ -6,8 +6,7 @@ import ast
 import inspect
 import os
 import re
-import shutil
-import subprocess
+import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -19,6 +18,7 @@ import pytest
 
 import billhook
 from billhook.cli.serve import worker as worker_command
+from billhook.deployment.rendering import repository_files
 from billhook.engines import ThreadEngine
 from billhook.events import InvoiceApproved, sample
 from billhook.settings import OPTIONS
@@ -38,7 +38,6 @@ CONF = DEPLOY / "gunicorn.conf.py"
 UNITS = (DEPLOY / "billhook-web.service", DEPLOY / "billhook-worker.service")
 CELERY_UNIT = DEPLOY / "billhook-celery.service"
 NOTIFY_UNIT, TIMER = DEPLOY / "billhook-notify.service", DEPLOY / "billhook-notify.timer"
-POSTGRES = DEPLOY / "billhook-postgresql.conf"
 SITE = DEPLOY / "nginx.conf"
 ASGI, WSGI = "billhook.standalone:create_asgi_app()", "billhook.standalone:create_app()"
 THREADS = ("-k", "gthread", "--worker-connections", "1000")
@@ -90,8 +89,8 @@ def nginx_settings() -> dict[str, str]:
 
 
 def explained(heading: str) -> set[str]:
-    """The settings in the first column of the table under a heading of deploy/README.md."""
-    page = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    """The settings in the first column of the table under a heading of deploy/SETTINGS.md."""
+    page = (DEPLOY / "SETTINGS.md").read_text(encoding="utf-8")
     section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     names = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
@@ -118,8 +117,7 @@ def test_the_page_explains_every_setting_and_no_other() -> None:
     units = {key for unit in (*UNITS, CELERY_UNIT, NOTIFY_UNIT, TIMER) for key in unit_settings(unit)}
     settings = {
         "gunicorn.conf.py": conf_settings(),
-        "billhook-web.service, billhook-worker.service and billhook-celery.service": units,
-        "On several machines: PostgreSQL": set(unit_settings(POSTGRES)),
+        "Units": units,
         "billhook.env": set(env_settings()),
         "nginx.conf": set(nginx_settings()),
     }
@@ -160,7 +158,7 @@ DIFFERENCES = {
     CELERY_UNIT: OF_COMMANDS,
     NOTIFY_UNIT: OF_COMMANDS
     | {"KillMode", "WantedBy", "StartLimitIntervalSec", "Restart", "RestartSec", "TimeoutStopSec"}
-    | {"TimeoutStartSec", "LoadCredential", "Environment"},
+    | {"TimeoutStartSec", "Environment"},
 }
 """In what each unit differs from the worker's: all are confined alike."""
 
@@ -174,7 +172,7 @@ def test_the_units_differ_only_in_what_they_run(unit: Path) -> None:
 
 
 def test_no_other_unit_has_the_addresses_of_the_notify_unit() -> None:
-    assert unit_settings(NOTIFY_UNIT)["Environment"] == "BILLHOOK_NOTIFY_FILE=%d/notify"
+    assert unit_settings(NOTIFY_UNIT)["Environment"] == "BILLHOOK_NOTIFY_FILE=/etc/billhook/notify"
     others = (*UNITS, CELERY_UNIT, DEPLOY / "billhook.env")
     assert not any("NOTIFY_FILE" in path.read_text(encoding="utf-8") for path in others)
 
@@ -247,9 +245,7 @@ def commands_of_the_units() -> tuple[int, list[str], list[str]]:
 def ours(command: str) -> list[str]:
     """A command of the page or of a unit, with our programs in the place of the installed ones."""
     program, *arguments = command.split()
-    places = {"/opt/billhook/deploy/gunicorn.conf.py": str(CONF)}
-    where = str(Path(sys.executable).parent / Path(program).name)
-    return [where, *(places.get(argument, argument) for argument in arguments)]
+    return [str(Path(sys.executable).parent / Path(program).name), *arguments]
 
 
 def deliver(port: int) -> int:
@@ -309,11 +305,11 @@ def page_commands(port: int) -> tuple[list[str], list[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["units", "celery unit", "page"])
 def test_the_documented_commands_accept_and_handle_a_delivery_and_stop(tmp_path: Path, how: str) -> None:
-    (tmp_path / "secrets").write_text(f"# the billing service's\n{SECRET}\n")
+    (tmp_path / "signing-secret").write_text(f"# the billing service's\n{SECRET}\n")
     options = env_settings() | {
         "BILLHOOK_HANDLERS": "note",
         "BILLHOOK_INBOX_URL": f"sqlite:///{tmp_path}/inbox.db",
-        "BILLHOOK_SECRETS_FILE": str(tmp_path / "secrets"),
+        "BILLHOOK_SECRETS_FILE": str(tmp_path / "signing-secret"),
         "BILLHOOK_SECRETS": "",
     }
     port, web, worker = commands_of_the_units()
@@ -362,8 +358,6 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
     for unit in (*UNITS, CELERY_UNIT):  # the paths of the programs are the reader's to make
         text = re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text(encoding="utf-8"))
         (tmp_path / unit.name).write_text(text)
-        (tmp_path / f"{unit.name}.d").mkdir()
-        shutil.copy(POSTGRES, tmp_path / f"{unit.name}.d" / "postgresql.conf")
     verify_units(tmp_path / unit.name for unit in (*UNITS, CELERY_UNIT))
 
 
@@ -373,26 +367,22 @@ def test_nginx_understands_the_site(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_commands_of_the_page_install_its_files_from_the_checkouts_folder(tmp_path):
-    """Those that copy are run as they stand, with a folder of ours in the place of the system's root."""
+@pytest.mark.slow
+def test_the_page_has_the_files_of_this_folder_written(tmp_path: Path) -> None:
+    """Its command makes what is in deploy/, where the folders are those of the page."""
     page = (DEPLOY / "README.md").read_text(encoding="utf-8")
-    lines = re.findall(r"(?m)^# ((?:test -e \S+ \|\| )?install .*)$", page)
-    root = tmp_path / "root"
-    (root / "etc/systemd/system").mkdir(parents=True)
-    (root / "etc/billhook").mkdir()
+    (block,) = re.findall(r"<!-- standalone -->\n```console\n(.*?)```", page, re.DOTALL)
+    install, init = (line.removeprefix("# ") for line in block.splitlines())
+    venv, folder = re.search(r"venv (\S+) &&", install)[1], re.search(r"cd (\S+) &&", init)[1]
+    arguments = [*shlex.split(init.partition("venv/bin/billhook ")[2]), "--venv", venv, "--folder", folder]
+    done = run_command(
+        [sys.executable, "-m", "billhook", *arguments], cwd=tmp_path, env=clean_environment(), check=True
+    )
 
-    written = [root / "etc/billhook" / name for name in ("billhook.env", "secrets")]
-    for _ in range(2):
-        for line in lines:
-            command = re.sub(" /(etc|opt)/", rf" {root}/\1/", line.split(" #")[0])
-            subprocess.run(["sh", "-ec", command], cwd=DEPLOY.parent, check=True, timeout=60)
-        for path in written:
-            path.write_text(f"{path.read_text()}X")
-
-    assert all(path.read_text().endswith("XX") for path in written)  # typed again, they keep what was written
-    installed = {path.name for path in root.rglob("*") if path.is_file()}
-    assert {"gunicorn.conf.py", "billhook.env", "secrets", "postgresql.conf"} <= installed
-    assert {path.name for path in DEPLOY.glob("*.service")} <= installed
+    written = {path.name: path.read_text() for path in (tmp_path / "deployment").iterdir()}
+    made = {name: text for name, text in repository_files().items() if name != CELERY_UNIT.name}
+    assert {name: written[name] for name in made} == made
+    assert "billhook" in written  # the wrapper
+    assert "/usr/local/bin/billhook" in page
+    assert "deployment/README.md" in done.stdout
     assert (DEPLOY.parent / "pyproject.toml").is_file()  # what `pip install .` needs there
-    with pytest.raises(subprocess.CalledProcessError):  # and from elsewhere they would not
-        subprocess.run(["sh", "-ec", lines[0].replace("/opt/", f"{root}/opt/")], cwd=DEPLOY, check=True)

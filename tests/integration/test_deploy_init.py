@@ -22,10 +22,11 @@ import yaml
 from billhook.cli import flask_group
 from billhook.deployment.plan import DeploymentPlan
 from billhook.deployment.rendering import files_of, render
+from support.dockerfile import of, stages
 from support.nginx import Nginx
 from support.pages import ROOT
 from support.processes import clean_environment, run_command
-from support.systemd import verify_units
+from support.systemd import unit_settings, verify_units
 
 SHOP = """
 from flask import Flask, redirect
@@ -260,6 +261,23 @@ def test_nginx_understands_the_site_and_the_parts_for_a_site_that_is_there(tmp_p
         assert "$host;" not in text
 
 
+def test_an_apps_units_are_the_standalone_ones_without_what_would_break_an_app(tmp_path: Path) -> None:
+    differences = {"Description", "User", "Group", "WorkingDirectory", "EnvironmentFile", "ExecStart"}
+    for file in files_of(PLAN):
+        if file.name in ("shop-web.service", "shop-worker.service"):
+            (tmp_path / file.name).write_text(file.text)
+            ours = unit_settings(tmp_path / file.name)
+            theirs = unit_settings(ROOT / "deploy" / file.name.replace("shop", "billhook"))
+
+            assert ours.keys() <= theirs.keys()  # whose reasons deploy/SETTINGS.md gives
+            differ = {key for key in ours if ours[key] != theirs[key]}
+            assert differ - {"Wants", "After"} == differences | {"ProtectSystem"}
+            # An outside address, a file that it writes, a compiler of code.
+            breaking = {"IPAddressDeny", "ReadOnlyPaths", "MemoryDenyWriteExecute", "SystemCallFilter"}
+            assert not ours.keys() & breaking
+            assert not re.search("PASS(WORD)?=|SECRETS=", file.text)
+
+
 def test_gunicorn_takes_an_own_file_with_billhooks_lines_around_it(shop: Path) -> None:
     deploy(shop, "init", "--yes")
     shutil.copy(shop / "deployment/gunicorn.conf.py", shop)
@@ -289,6 +307,18 @@ def test_compose_has_the_commands_and_the_builder_gets_no_secret(shop: Path) -> 
     program, *arguments = services["web"]["command"]
     assert program == "gunicorn"
     assert gunicorn.config.Config().parser().parse_args(arguments).args == ["shop:create_app()"]
+    stop = re.compile(r"TimeoutStopSec=(\d+)")
+    for name, unit in (("web", "web.service"), ("worker", "worker.service")):
+        assert services[name]["stop_grace_period"] == f"{stop.search(render(unit, PLAN))[1]}s"
+        assert services[name]["depends_on"] == {"upgrade": {"condition": "service_completed_successfully"}}
+    options = (shop / "deployment/shop.env").read_text()
+    files = set(re.findall(r"=(/etc/shop/\S+)", options))
+    assert {secret["target"] for secret in services["web"]["secrets"]} == files
+    guide = (shop / "deployment/README.md").read_text()
+    assert all(f" {Path(file).name}" in guide for file in files)
+    _, final = stages((shop / "deployment/Dockerfile").read_text())
+    assert of(final, "USER") == ["10001:10001"]
+    assert "install -m 0400 -o 10001 " in guide
     ignored = (shop / "deployment/.dockerignore").read_text().splitlines()
     assert {"node_modules", ".venv", "*.env", "secrets", ".git"} <= set(ignored)
     assert not list((shop / "deployment").glob("*.service"))

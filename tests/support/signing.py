@@ -28,7 +28,7 @@ def signed(
     return {"X-Webhook-Type": event_type, "Content-Type": "application/json", **headers}
 
 
-def signed_by_package(body: bytes, event_type: str, key: str) -> dict[str, str]:
+def signed_by_package(body: bytes, event_type: str, key: str, secret: str = SECRET) -> dict[str, str]:
     """The headers of one good delivery, signed by the package standardwebhooks."""
     from standardwebhooks import Webhook
 
@@ -36,7 +36,7 @@ def signed_by_package(body: bytes, event_type: str, key: str) -> dict[str, str]:
     return {
         "webhook-id": key,
         "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Webhook(SECRET).sign(key, now, body.decode()),
+        "webhook-signature": Webhook(secret).sign(key, now, body.decode()),
         "X-Webhook-Type": event_type,
         "Content-Type": "application/json",
     }

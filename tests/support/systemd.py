@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -15,6 +14,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from billhook.deployment.options_file import parse_options
 from support.postgres import unavailable
 from support.processes import run_command
 from support.timeouts import scaled
@@ -79,8 +79,7 @@ class Service:
 
     def start(self) -> None:
         """Start it, and wait until it has."""
-        given = Path(self._settings["EnvironmentFile"]).read_text(encoding="utf-8").splitlines()
-        options = dict(shlex.split(line)[0].split("=", 1) for line in given)
+        options = parse_options(Path(self._settings["EnvironmentFile"]).read_text(encoding="utf-8"))
         assert self._settings["Type"] == "notify"
         with contextlib.closing(NotifySocket()) as notified, self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -101,6 +100,12 @@ class Service:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(scaled(15)) == 0, self.log.read_text()
+
+    def reload(self) -> None:
+        """Reload it as `ExecReload` does."""
+        assert self._process is not None
+        assert self._settings["ExecReload"] == "/bin/kill -s HUP $MAINPID"
+        self._process.send_signal(signal.SIGHUP)
 
     def restart(self) -> None:
         """Stop it, and start it again."""

@@ -95,7 +95,7 @@ def init(
     own_ignored = before.own_dockerignore if before else _read(ignored) if ignored.is_file() else ""
     deployment = Deployment(plan, own, own_ignored)
     files = deployment.files()
-    readme = guide(plan, files, look.seen, notes)
+    readme = guide(plan, files, look.seen, notes, look.handled)
     written = [*write_files(to, [*files, readme, deployment.as_file()])]
     if as_json:
         files_json = [{"name": one.name, "what": one.what} for one in written]

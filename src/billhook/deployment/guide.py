@@ -10,10 +10,11 @@ from billhook.errors.program import in_program
 
 
 def guide(
-    plan: DeploymentPlan, files: Sequence[DeployFile], seen: Iterable[str], needs: Iterable[str]
+    plan: DeploymentPlan, files: Sequence[DeployFile], seen: Iterable[str], needs: Iterable[str], handled: str
 ) -> DeployFile:
-    """Return the README of a folder."""
+    """Return the README of a folder. `handled` is the event type to try it with; "" if none is known."""
     commands = _container_commands(plan) if plan.containers else _unit_commands(plan, files)
+    commands += _first_deliveries(plan, handled)
     lines = [
         f"# {plan.name} with billhook",
         "",
@@ -32,7 +33,7 @@ def guide(
 
 
 def _secrets(plan: DeploymentPlan) -> str:
-    names = ["signing-secret", "notify", *(["pgpass"] if plan.is_postgresql else [])]
+    names = ["signing-secret", *(["pgpass"] if plan.is_postgresql else []), "api-token"]
     return " ".join(names)
 
 
@@ -45,13 +46,35 @@ def _nginx(plan: DeploymentPlan, files: Sequence[DeployFile]) -> str:
     return f"{installs} && nginx -t && systemctl reload nginx  # with your certificate in it"
 
 
+def _first_deliveries(plan: DeploymentPlan, handled: str) -> list[str]:
+    """Return what is typed when all runs: the checks, one delivery through nginx, then the subscription."""
+    command = plan.wrapper
+    if plan.containers:
+        words = f"flask --app '{plan.app}' billhook" if plan.app else "billhook"
+        command = f"docker compose --project-directory {plan.folder} exec worker {words}"
+    checks = ["doctor", "status"]
+    if plan.own_app:
+        checks.insert(0, "check")
+    receives = f"https://{plan.host}{plan.path}"
+    sent = handled or "InvoiceApproved"
+    return [
+        " && ".join(f"{command} {check}" for check in checks),
+        f"{command} send {sent} --to {receives}  # through nginx, to your handlers",
+        f"{command} subscribe --callback-url {receives}  # with the API's options set",
+    ]
+
+
 def _unit_commands(plan: DeploymentPlan, files: Sequence[DeployFile]) -> list[str]:
     name, account, etc = plan.name, plan.account, plan.etc
     units = [file.name for file in files if file.name.endswith((".service", ".timer"))]
+    state = f" && install -d -m 0700 -o {account} -g {account} /var/lib/{name}" if plan.state_folder else ""
     lines = [
-        f"id {account} || useradd --system --home-dir {plan.folder} --shell /usr/sbin/nologin {account}",
         (
-            f"install -d {etc} && for n in {_secrets(plan)}; do test -e {etc}/$n || "
+            f"id {account} || useradd --system --home-dir {plan.folder} --shell /usr/sbin/nologin {account}"
+            f"{state}"
+        ),
+        (
+            f"install -d {etc} && for n in {_secrets(plan)} notify; do test -e {etc}/$n || "
             f"install -m 0400 -o {account} -g {account} /dev/null {etc}/$n; done  # then write the secrets"
         ),
         f"test -e {etc}/{name}.env || install -m 0640 -g {account} {name}.env {etc}/{name}.env",
@@ -60,14 +83,11 @@ def _unit_commands(plan: DeploymentPlan, files: Sequence[DeployFile]) -> list[st
         f"install --backup=numbered -m 0640 -g {account} {file.name} {file.place}"
         for file in files if file.name == "gunicorn.conf.py"
     ]  # fmt: skip
-    if plan.state_folder:
-        lines.append(f"install -d -m 0700 -o {account} -g {account} /var/lib/{name}")
     dropin = "".join(
         f" && install -D -m 0644 {file.name} {file.place}" for file in files if file.name.startswith("unit-")
     )
     started = plan.unit or f"{name}-web"
-    command = f"{name}-billhook"
-    own = [] if not plan.own_app else [f"{command} check"]
+    command = plan.wrapper
     return [
         *lines,
         f"install -m 0644 -t /etc/systemd/system {' '.join(units)}{dropin}",
@@ -77,14 +97,11 @@ def _unit_commands(plan: DeploymentPlan, files: Sequence[DeployFile]) -> list[st
             f"systemctl restart {started} {name}-worker"
         ),
         _nginx(plan, files),
-        " && ".join([*own, f"{command} doctor", f"{command} status"]),
-        f"{command} subscribe --callback-url https://{plan.host}{plan.path}  # with the API's options",
         f"systemctl enable --now {name}-notify.timer  # when {etc}/notify has addresses (extra notify)",
     ]
 
 
 def _container_commands(plan: DeploymentPlan) -> list[str]:
-    secrets = "signing-secret pgpass" if plan.is_postgresql else "signing-secret"
     copied = "Dockerfile compose.yaml .dockerignore gunicorn.conf.py"
     names = copied if plan.own_app else copied.removesuffix(" gunicorn.conf.py")
     folder = plan.folder
@@ -92,16 +109,12 @@ def _container_commands(plan: DeploymentPlan) -> list[str]:
         (f"for n in {names}; do test -e {folder}/$n || install -m 0644 $n {folder}/$n; done"
         "  # into those that you have, take the lines over"),
         f"test -e {folder}/{plan.name}.env || install -m 0640 {plan.name}.env {folder}/{plan.name}.env",
-        (f"install -d -m 0700 -o 10001 {folder}/secrets && cd {folder}/secrets && for n in {secrets}; do "
-        "test -e $n || install -m 0400 -o 10001 /dev/null $n; done && cd -  # then write the secrets"),
+        (f"install -d -m 0700 -o 10001 {folder}/secrets && cd {folder}/secrets && "
+        f"for n in {_secrets(plan)}; do test -e $n || install -m 0400 -o 10001 /dev/null $n; done && cd -"
+        "  # then write the secrets"),
         f"docker compose --project-directory {folder} up --build --detach",
-        f"docker compose --project-directory {folder} exec worker {_words(plan)} doctor",
         _nginx(plan, [DeployFile("nginx.conf", "", f"/etc/nginx/conf.d/{plan.name}.conf")])
         if not plan.has_site else
         f"install -D -m 0644 nginx-http.conf /etc/nginx/conf.d/{plan.name}-billhook.conf && "
         f"install -D -m 0644 nginx-locations.conf /etc/nginx/snippets/{plan.name}-billhook.conf",
     ]  # fmt: skip
-
-
-def _words(plan: DeploymentPlan) -> str:
-    return f"flask --app '{plan.app}' billhook" if plan.app else "billhook"

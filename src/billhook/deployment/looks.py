@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from billhook.doctor.examined import Setup
 from billhook.doctor.probe import send_probe
 from billhook.errors import BillhookError, ConfigError
+from billhook.events import EVENT_TYPES
 from billhook.receiver.blueprint import webhook_routes
 from billhook.receiver.exemptions import find_request_checks, packages_of
 
@@ -37,6 +38,8 @@ class Look:
     seen: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     """What the app's own code still needs."""
+    handled: str = ""
+    """An event type that has a handler; "" if none is known."""
 
 
 def look_at(app: Flask) -> Look:
@@ -63,7 +66,8 @@ def look_at(app: Flask) -> Look:
         needs.append(f"if something probes the app: {_HEALTH}")
     if "billhook_metrics" not in app.blueprints:
         needs.append(f"if you want metrics: {_METRICS}")
-    return Look(tuple(dict.fromkeys(route.path for route in routes)), tuple(seen), tuple(needs))
+    handled = next((name for name in EVENT_TYPES if setup.handlers.names(name)), "")
+    return Look(tuple(dict.fromkeys(route.path for route in routes)), tuple(seen), tuple(needs), handled)
 
 
 def _has_login(app: Flask) -> bool:

@@ -36,9 +36,6 @@ class DeploymentPlan:
     target: str = "billhook.standalone:create_asgi_app()"
     """What gunicorn serves."""
     handlers: str = ""
-    gunicorn_conf: str = "python:billhook.gunicorn_conf"
-    credentials: bool = False
-    """Whether systemd hands the secrets over, or the account reads their files."""
     containers: bool = False
     unit: str | None = None
     """The unit that the app has already."""
@@ -118,6 +115,11 @@ class DeploymentPlan:
         return self.command.replace("(", "'('").replace(")", "')'")
 
     @property
+    def wrapper(self) -> str:
+        """The command that runs billhook's commands with the options and as the account of the services."""
+        return self.name if self.name == "billhook" else f"{self.name}-billhook"
+
+    @property
     def zone(self) -> str:
         """What nginx calls the app."""
         return "billhook"
@@ -148,6 +150,5 @@ class DeploymentPlan:
 EXAMPLE = DeploymentPlan(
     name="billhook", account="billhook", folder="/opt/billhook", venv="/opt/billhook/venv",
     host="hooks.example.com", database="sqlite:////var/lib/billhook/billhook.db", handlers="myshop.billing",
-    gunicorn_conf="/opt/billhook/deploy/gunicorn.conf.py", credentials=True,
 )  # fmt: skip
-"""What deploy/ of the repository has: the receiver that runs on its own, with systemd's credentials."""
+"""What deploy/ of the repository has: the receiver that runs on its own."""

@@ -43,7 +43,7 @@ def render(template: str, plan: DeploymentPlan, **more: object) -> str:
 def _words(plan: DeploymentPlan) -> dict[str, object]:
     made = (
         "own_app", "etc", "is_postgresql", "state_folder", "command_words", "command", "shell_command",
-        "zone",
+        "wrapper", "zone",
     )  # fmt: skip
     return plan.to_json() | {name: getattr(plan, name) for name in made}
 
@@ -80,8 +80,7 @@ def _unit_files(plan: DeploymentPlan) -> Iterator[DeployFile]:
         if kind != "web.service" or not plan.unit:
             file = f"{plan.name}-{kind}"
             yield DeployFile(file, render(kind, plan), f"{system}/{file}")
-    wrapper = f"{plan.name}-billhook"
-    yield DeployFile(wrapper, render("wrapper.sh", plan), f"/usr/local/bin/{wrapper}", 0o755)
+    yield DeployFile(plan.wrapper, render("wrapper.sh", plan), f"/usr/local/bin/{plan.wrapper}", 0o755)
 
 
 def _container_files(plan: DeploymentPlan, own_dockerignore: str) -> Iterator[DeployFile]:

@@ -7,7 +7,7 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
 run() {
     exec env -i "PATH=$PATH" "LANG=${LANG:-C.UTF-8}" "TERM=${TERM:-dumb}" ${SUDO_USER:+"SUDO_USER=$SUDO_USER"} \
-        ${COLUMNS:+"COLUMNS=$COLUMNS"} ${NO_COLOR:+"NO_COLOR=$NO_COLOR"} BILLHOOK_COMMAND={{ name }}-billhook "$@"
+        ${COLUMNS:+"COLUMNS=$COLUMNS"} ${NO_COLOR:+"NO_COLOR=$NO_COLOR"} BILLHOOK_COMMAND={{ wrapper }} "$@"
 }
 
 set -- {{ venv }}/bin/python -P -m billhook.deployment.run --options {{ etc }}/{{ name }}.env \
@@ -24,7 +24,7 @@ case "$(id -u):$(id -un)" in
     run setsid --wait runuser -u {{ account }} -- "$@"
     ;;
 *)
-    echo "{{ name }}-billhook: type it as root or as {{ account }}, or by sudo" >&2
+    echo "{{ wrapper }}: type it as root or as {{ account }}, or by sudo" >&2
     exit 2
     ;;
 esac
