@@ -24,6 +24,7 @@ from billhook.inbox.counting.retention import Cutoffs
 from billhook.inbox.operating import actions, operations, subscriptions, takeover
 from billhook.inbox.reading import deliveries, search_scope, searches, worker_list
 from billhook.inbox.reading import handler_shares as shares
+from billhook.inbox.reading.compared_deliveries import read_compared
 from billhook.inbox.running import handler_lists, lost_workers, workers
 from billhook.inbox.running.filters import STATES
 from billhook.inbox.running.handler_lists import HandlerList, Lacking, ListNote, TypeFilter
@@ -261,6 +262,7 @@ def look(inbox: Inbox) -> None:
     for one in found:
         issues.find_issue(inbox, one.id)
         shares.read_share(inbox, one)
+        read_compared(inbox, one)
         shares.first_release(inbox, one.id)
         issues.newest_traceback(inbox, one.id)
         list(issues.failing_delivery_ids(inbox, one))
@@ -270,7 +272,6 @@ def look(inbox: Inbox) -> None:
         issues.change_issue(inbox, one.id, issues.IssueState.OPEN, at(301), who="alice")
     issues.issue_ids(inbox, found[0].id[:4])
     shares.known_issues(inbox, [one.id for one in found])
-    shares.newest_errors(inbox, [one.id for one in found])
     assert notifications.take_lease(inbox, OWNER, at(302))
     due = notifications.read_due(inbox)
     told = notifications.AddressState(frozenset(map(notifications.key_of, due.issues)))

@@ -16,6 +16,7 @@ from billhook.cli.output import CliError, print_json, print_table, printable, sa
 from billhook.cli.params import DURATION, TEXT, DefaultGroup, as_json, moment, option, paged
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, format_time
+from billhook.doctor.causes import find_causes
 from billhook.engines.watch import Watch
 from billhook.errors.program import in_program, no_variables
 from billhook.inbox import Inbox
@@ -110,7 +111,7 @@ def list_(states: Sequence[str], as_json: bool) -> None:
 @click.argument("id_", type=TEXT, metavar="ISSUE")
 @as_json
 def show(id_: str, as_json: bool) -> None:
-    """Show an issue: since when, how often, which deliveries, the newest traceback, and what to do.
+    """Show an issue: since when, how often, what its events have in common, a traceback, and what to do.
 
     The first characters of its id are enough, four or more, where no other issue begins with them.
 
@@ -125,20 +126,37 @@ def show(id_: str, as_json: bool) -> None:
         newest = newest_traceback(inbox, one.id)
         hours = by_hour(inbox, [one], now).get(one.id)
         share, since_release = read_share(inbox, one), first_release(inbox, one.id)
+        causes = find_causes(inbox, one)
     if as_json:
-        more = {"hours": hours, "share": share and asdict(share), "since_release": since_release}
+        more = {
+            "hours": hours,
+            "share": share and asdict(share),
+            "since_release": since_release,
+            "causes": [each._asdict() for each in causes],
+        }
         print_json({**asdict(one), **more, "traceback": newest and newest[1]})
         return
     click.echo(f"{one.id}  {one.state.value.upper()}  {printable(_what(one))}")
     facts = [
+        ("every error", one.title if one.heading != one.title else None),
         *_facts(one, now, hours or []),
         ("release", f"since {since_release}" if since_release else None),
         ("share", f"{share.text} of the handler's deliveries" if share else None),
-        ("in common", share.common_text if share else None),
     ]
     for name, text in facts:
         if text:
             click.echo(f"{name:>12}  {printable(text)}")
+    if causes:
+        click.echo()
+        print_table(
+            ("in common", "value", "failed", "succeeded"),
+            [
+                (each.field, each.value, f"{each.failed:,} of {each.of_failed:,}",
+                 f"{each.succeeded:,} of {each.of_succeeded:,}")
+                for each in causes
+            ],
+            whole=("failed", "succeeded"),
+        )  # fmt: skip
     if newest is not None:
         click.echo(f"\nnewest, of delivery {newest[0]}:")
         click.echo(printable(newest[1].rstrip(), keep="\n\t"))
@@ -228,7 +246,7 @@ def _find(inbox: Inbox, id_: str) -> Issue:
 
 
 def _what(one: Issue) -> str:
-    return one.title if one.place is None else f"{one.title} ({one.place})"
+    return one.heading if one.place is None else f"{one.heading} ({one.place})"
 
 
 def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, str | None]]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from flask import Response, abort, request, url_for
 
-from billhook.basics.printable import first_line, printable
+from billhook.basics.printable import printable
 from billhook.basics.type_names import is_reading, types_read
 from billhook.clock import format_duration, parse_duration
 from billhook.dashboard.context import (
@@ -27,6 +27,7 @@ from billhook.dashboard.context import (
     read_range,
     replay_batches,
 )
+from billhook.doctor.causes import find_causes
 from billhook.doctor.runbook import read_runbook
 from billhook.engines.first_runs import backfill
 from billhook.errors.program import in_program
@@ -38,7 +39,7 @@ from billhook.inbox import PausedHandler
 from billhook.inbox.operating.operations import ReplayResult
 from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import handler_names
-from billhook.inbox.reading.handler_shares import first_release, newest_errors, read_share
+from billhook.inbox.reading.handler_shares import first_release, read_share
 from billhook.inbox.watching.handler_backlogs import HandlerBacklog
 from billhook.inbox.watching.issues import (
     RESOLVES_ITSELF,
@@ -77,7 +78,6 @@ def show_failures(context: DashboardContext) -> Response:
         resolved=[one for one in every if one.state is IssueState.RESOLVED],
         critical=any(issue_tone(one) == "bad" for one in every),
         courses=courses(context, every),
-        errors=_errors(context, every),
     )
 
 
@@ -91,8 +91,8 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         issue=one,
         chart=_by_hour(context, one) if one.kind is IssueKind.FAILURE else None,
         newest=newest_traceback(context.inbox, one.id),
-        error=_errors(context, [one]).get(one.id),
         share=read_share(context.inbox, one),
+        causes=find_causes(context.inbox, one),
         since_release=first_release(context.inbox, one.id),
         steps=list(_steps(one, paused=paused)),
         has_handler=one.handler is not None,
@@ -195,12 +195,6 @@ def _find(context: DashboardContext, issue_id: str) -> Issue:
     return one
 
 
-def _errors(context: DashboardContext, issues: Collection[Issue]) -> dict[str, str]:
-    """Return the first line of the newest error of each issue of failures, by its id."""
-    found = newest_errors(context.inbox, [one.id for one in issues])
-    return {its_id: first_line(error) for its_id, error in found.items()}
-
-
 def courses(context: DashboardContext, issues: Collection[Issue]) -> dict[str, Sparkline]:
     """Return small charts of the last 24 hours by the ids of the issues that failed in them."""
     numbers = by_hour(context.inbox, issues, context.now)
@@ -266,7 +260,6 @@ def show_handler(context: DashboardContext) -> Response:
         gone=_remedy(context, row.name),
         issues=[one for one in issues if one.state is not IssueState.RESOLVED],
         courses=courses(context, issues),
-        errors=_errors(context, issues),
         range=range_name,
         ranges=RANGES,
         attempts=attempts_chart(range_name, periods),

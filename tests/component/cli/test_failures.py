@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from sqlalchemy import insert, literal, select
@@ -19,6 +20,11 @@ from support.signing import APPROVED
 
 def book(event):
     raise KeyError(event.invoice_id)
+
+
+def mail(event, delivery):
+    if b"USD" in delivery.body:
+        raise LookupError(repr(event.invoice_id))
 
 
 @pytest.fixture
@@ -59,6 +65,30 @@ def test_the_deliveries_of_an_issue_are_listed_and_replayed(cli, failing, run):
     assert "2 deliveries" in counted.stdout
     assert "resolves itself" not in counted.stderr
     assert f"an hour of quiet; or at once: `billhook failures resolve {id_}`" in done.stderr
+
+
+def test_an_issue_shows_the_newest_error_and_what_its_events_have_in_common(app_with, inbox_url, run):
+    handlers = Handlers()
+    handlers.on(InvoiceApproved, name="shop.mail", retry=[])(mail)
+    app = app_with(handlers=[handlers])
+    for number, currency in enumerate((b"EUR", b"EUR", b"USD", b"USD")):
+        body = b'{"date":"2026-01-15T09:30:00Z","invoiceId":"inv_%d","currency":"%b"}' % (number, currency)
+        deliver(app, body, "InvoiceApproved")
+    get_state(app).handle_due()
+    ((id_, heading),) = [
+        (one["id"], one["newest_error"]) for one in json.loads(run("failures", "list", "--json").stdout)
+    ]
+
+    shown = run("failures", "show", id_).stdout
+
+    assert heading == "LookupError: 'inv_3'"
+    assert heading in run("failures", "list").stdout
+    assert f"OPEN  {heading}" in shown
+    assert " every error  LookupError: …\n" in shown
+    assert re.search(r"in common +value +failed +succeeded\n.*\ncurrency +USD +2 of 2 +0 of 2", shown)
+    assert json.loads(run("failures", "show", id_, "--json").stdout)["causes"] == [
+        {"field": "currency", "value": "USD", "failed": 2, "of_failed": 2, "succeeded": 0, "of_succeeded": 2}
+    ]
 
 
 def test_of_an_issue_the_runs_of_its_handler_alone_are_replayed(app_with, inbox_url, run):

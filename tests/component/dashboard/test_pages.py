@@ -55,13 +55,14 @@ SHOWN = [
     ("deliveries/7", ["It conflicts with delivery", "the same key"], []),
     ("failures", [
         "4 issues are not resolved",
-        # A title is the same for every customer; who reads the page sees the newest error in full too.
-        r"KeyError: … KeyError: 'b' .*in book shop\.book open 2 Failed attempts by hour: (?:0, )+2[ ,]",
+        # The newest error in full, and what is the same for every customer.
+        r"KeyError: 'b' KeyError: … .*in book shop\.book open 2 Failed attempts by hour: (?:0, )+2[ ,]",
         r"2(?:, 0)? (?:\d+ s ago|just now) [\d:]+ 2 deliveries ",
         r"RuntimeError: c .*in book shop\.book open 1 ",
     ], ['<svg class="spark"']),
     ("failures/{issue}", [
-        "Of delivery 3 .", "failed attempts 2", "newest error KeyError: 'b'", r"raise type\(broken\[0\]\)",
+        "Of delivery 3 .", "failed attempts 2", "Failures KeyError: 'b' open .* every error KeyError: … ",
+        r"raise type\(broken\[0\]\)",
         "Runbook: Runs are dead",
     ], [
         "Failed attempts by hour: failed 2", RUNBOOK,
@@ -324,6 +325,30 @@ def test_what_can_be_done_about_an_issue_is_what_it_allows(site):
     # Red is what holds of the highest severity.
     assert tones == [["bad"], ["warn"]]
     assert 'class="banner bad"' in made.get("failures").text
+
+
+def test_an_issue_shows_the_values_that_its_events_have_and_others_do_not(site):
+    made = site()
+
+    def deliver(number, currency):
+        body = json.dumps(
+            {"date": "2026-01-15T09:30:00Z", "invoiceId": f"inv_{number}", "currency": currency}
+        )
+        made.deliver(body.encode())
+
+    for number in range(3):
+        deliver(number, "EUR")
+    made.broken[:] = [KeyError("USD")]
+    for number in range(3, 5):
+        deliver(number, "<b>USD</b>\x1b")
+    (issue,) = made.issues()
+
+    text, page = made.text(f"failures/{issue.id}"), made.get(f"failures/{issue.id}").text
+
+    assert r"currency <b>USD</b>\x1b 2 of 2 0 of 3" in " ".join(text.split())
+    assert "<b>USD" not in page
+    made.broken.clear()
+    assert "in common" not in made.text("failures")
 
 
 def test_a_resolved_issue_is_folded_and_hostile_texts_are_escaped(site):

@@ -15,8 +15,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Text, and_, cast, func, or_, select, update
+from sqlalchemy import Connection, Text, and_, cast, func, null, or_, select, update
 
+from billhook.basics.printable import first_line
 from billhook.inbox.counting.counts import BEFORE, OF_ISSUE, hour_of
 from billhook.inbox.counting.retention import cut_texts
 from billhook.inbox.inbox import Inbox
@@ -78,7 +79,8 @@ class Issue:
 
     `count` is how many attempts failed, with those that retention or an operator has deleted, how many runs
     are dead or how many deliveries are quarantined. `deliveries` is how many stored deliveries that concerns,
-    with the newest as `examples`. `identifiers` say what each of these is about, by its id.
+    with the newest as `examples`. `identifiers` say what each of these is about, by its id. `newest_error` is
+    that of the newest failure by a bug, in full: `title` leaves out what differs between two of them.
     """
 
     id: str
@@ -98,6 +100,17 @@ class Issue:
     deliveries: int = 0
     examples: tuple[int, ...] = ()
     identifiers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    newest_error: str | None = None
+
+    @property
+    def heading(self) -> str:
+        """What happened last, in a line: the newest error where the title leaves out a part of it."""
+        return first_line(self.newest_error) if self.newest_error and self.is_pattern else self.title
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the title leaves out what differs between two failures."""
+        return "…" in self.title
 
     @property
     def who_text(self) -> str:
@@ -360,6 +373,7 @@ def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[
             held_at = last_seen_before(connection, one.opened_at, stopped=stopped) or held_at
         return replace(one, first_at=held_at, last_at=held_at, count=1)
     numbers: Any
+    newest_error = None
     if one.kind is IssueKind.QUARANTINE:
         rows = quarantined[one.id]
         times, ids = [row.received_at for row in rows], [row.id for row in rows]
@@ -372,24 +386,27 @@ def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[
                 [],
             )
             numbers = select(func.count(), func.min(at), func.max(at), func.count())
-            examples = select(run.c.delivery_id).order_by(at.desc())
+            examples = select(run.c.delivery_id, null()).order_by(at.desc())
         else:
             of_it = failure.c.fingerprint == one.id
             ordered = select(failure.c.failed_at).where(of_it).limit(1)
             ends = (ordered.order_by(by).scalar_subquery() for by in (failure.c.id, failure.c.id.desc()))
             # All of one handler, so a delivery has one run among them. By the index alone.
             numbers = select(func.count(), *ends, func.count(func.distinct(failure.c.run_id)))
-            examples = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
+            examples = select(run.c.delivery_id, failure.c.error)
+            examples = examples.join(failure, failure.c.run_id == run.c.id)
             examples = examples.order_by(failure.c.id.desc())
             deleted = [*connection.execute(_DELETED.where(hourly_count.c.cause == one.id))]
         count, *ends_at, deliveries = connection.execute(numbers.where(of_it)).one()
         count += sum(each.number for each in deleted)
         # The first time of an hour is not known when its failures are gone.
         times = [*filter(None, ends_at), *(each.last_at for each in deleted)]
-        found = connection.execute(examples.where(of_it).limit(_EXAMPLES * 4)).scalars()
-        ids = list(dict.fromkeys(found))
+        found = connection.execute(examples.where(of_it).limit(_EXAMPLES * 4)).all()
+        ids = list(dict.fromkeys(delivery_id for delivery_id, _ in found))
+        if found and one.kind is IssueKind.FAILURE:
+            newest_error = found[0][1]
     first_at, last_at = min(times, default=None), max(times, default=None)
     return replace(
         one, first_at=first_at, last_at=last_at, count=count, deliveries=deliveries,
-        examples=tuple(ids[:_EXAMPLES]),
+        examples=tuple(ids[:_EXAMPLES]), newest_error=newest_error,
     )  # fmt: skip

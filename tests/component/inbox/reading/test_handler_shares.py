@@ -1,4 +1,4 @@
-"""How many of all an issue concerns, and what the failing deliveries have in common."""
+"""How many of all an issue concerns, and since which release."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from billhook.inbox import RunState
 from billhook.inbox.reading import handler_shares as shares
-from billhook.inbox.reading.handler_shares import CommonValue, first_release, known_issues, read_share
+from billhook.inbox.reading.handler_shares import first_release, known_issues, read_share
 from billhook.inbox.watching.issue_updates import update_issues
 from billhook.inbox.watching.issues import list_issues
 from billhook.inbox.watching.occurrences import IssueKind
@@ -14,9 +14,9 @@ from support.inbox_view import NOON, open_inbox
 from support.runs import claim, planned, settle
 
 
-def handle(inbox, key, *identifiers, fails=False, event_type="PingTest", handler="book", group="bug"):
+def handle(inbox, key, *, fails=False, handler="book", group="bug"):
     """A delivery that a handler has had."""
-    planned(inbox, handler, key=key, event_type=event_type, identifiers=identifiers)
+    planned(inbox, handler, key=key)
     state, group = (RunState.DEAD, group) if fails else (RunState.SUCCEEDED, None)
     settle(inbox, claim(inbox, 1), state, 1, group=group)
 
@@ -45,28 +45,7 @@ def test_the_share_is_of_what_the_handler_had_since_the_first_failure(inbox, kin
     [(9, 120, "9 of 120, 7.5 %"), (1, 4_000, "1 of 4,000, 0.025 %"), (5, 5, "5 of 5")],
 )
 def test_a_share_in_words(failing, every, text):
-    assert shares.IssueShare(failing, every, False, ()).text == text
-
-
-def test_values_in_common_are_those_that_the_failing_have_more_often_than_all(inbox):
-    for number in range(10):
-        about = "cus_1" if number % 2 == 0 else f"cus_x{number}", f"inv_{number}"
-        event_type = "PingTest" if number < 9 else "Other"
-        fails = number % 2 == 0 and number < 8
-        handle(inbox, f"k{number}", *about, fails=fails, event_type=event_type)
-
-    found = share(inbox)
-
-    # PingTest too, as one of all is of another type; no invoice, and not the source, which all have.
-    assert found.common == (CommonValue("cus_1", 4, 5), CommonValue("PingTest", 4, 9))
-    assert found.common_text == "cus_1 (4 of 4; of all 5), PingTest (4 of 4; of all 9)"
-
-
-def test_without_a_value_in_common_it_says_none(inbox):
-    for number in range(4):
-        handle(inbox, f"k{number}", f"cus_{number}", fails=number % 2 == 0)
-
-    assert share(inbox).common_text is None
+    assert shares.IssueShare(failing, every, False).text == text
 
 
 def test_no_more_than_the_newest_are_compared(inbox, monkeypatch):

@@ -840,6 +840,47 @@ SHOW is_superuser
 -- postgres/database.py PostgresDatabase.facts
 SHOW server_version_num
 
+-- reading/compared_deliveries.py _deliveries
+SELECT billhook.billhook_release.id, billhook.billhook_release.name
+FROM billhook.billhook_release
+WHERE billhook.billhook_release.id = ANY (%(param_1)s::BIGINT[])
+--> billhook_release: billhook_release_pkey
+
+-- reading/compared_deliveries.py _deliveries
+SELECT billhook.delivery.id, billhook.delivery.body
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
+--> delivery: delivery_pkey
+
+-- reading/compared_deliveries.py _deliveries
+SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.source, length(billhook.delivery.body) AS length_1
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.digest IS NOT NULL ORDER BY billhook.delivery.id DESC
+--> delivery: delivery_pkey
+
+-- reading/compared_deliveries.py read_compared
+SELECT billhook.run.delivery_id, billhook.failure.worker, billhook.failure.release_id
+FROM billhook.failure JOIN billhook.run ON billhook.run.id = billhook.failure.run_id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> failure: failure_fingerprint_idx
+--> run: run_pkey
+
+-- reading/compared_deliveries.py read_compared
+SELECT billhook.run.delivery_id, billhook.run.worker, billhook.run.release_id
+FROM billhook.run
+WHERE billhook.run.delivery_id > %(delivery_id_1)s::BIGINT AND billhook.run.handler IN (SELECT %(param_1)s::VARCHAR AS anon_1 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = %(param_1)s::VARCHAR), %(param_1)s::VARCHAR) AS coalesce_1 UNION SELECT billhook.billhook_handler.name
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.renamed_to = coalesce((SELECT billhook.billhook_handler.renamed_to
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = %(param_1)s::VARCHAR), %(param_1)s::VARCHAR)) AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.attempts = %(attempts_1)s::INTEGER AND billhook.run.replays = %(replays_1)s::INTEGER ORDER BY billhook.run.delivery_id DESC
+ LIMIT %(param_2)s::INTEGER
+--> billhook_handler: all rows
+--> billhook_handler: billhook_handler_name_key
+--> run: run_delivery_id_handler_key
+
 -- reading/deliveries.py NewIds.__init__
 SELECT billhook.delivery.id
 FROM billhook.delivery
@@ -995,22 +1036,6 @@ SELECT billhook.billhook_issue.fingerprint
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[])
 --> billhook_issue: billhook_issue_pkey
-
--- reading/handler_shares.py newest_errors
-SELECT billhook.billhook_issue.fingerprint, (SELECT billhook.failure.error
-FROM billhook.failure
-WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint ORDER BY billhook.failure.id DESC
- LIMIT %(param_1)s::INTEGER) AS anon_1
-FROM billhook.billhook_issue
-WHERE billhook.billhook_issue.fingerprint = ANY (%(param_2)s::TEXT[])
---> billhook_issue: billhook_issue_pkey
---> failure: failure_fingerprint_idx
-
--- reading/handler_shares.py read_share
-SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.source, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
---> delivery: delivery_pkey
 
 -- reading/handler_shares.py read_share
 SELECT billhook.run.delivery_id
@@ -2672,9 +2697,9 @@ WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_c
 --> billhook_count: billhook_count_pkey
 
 -- watching/issues.py _counted
-SELECT billhook.run.delivery_id
+SELECT billhook.run.delivery_id, NULL AS anon_1
 FROM billhook.run
-WHERE billhook.run.state IN ('dead') AND billhook.run.handler IN (SELECT %(param_1)s::VARCHAR AS anon_1 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to
+WHERE billhook.run.state IN ('dead') AND billhook.run.handler IN (SELECT %(param_1)s::VARCHAR AS anon_2 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = %(param_1)s::VARCHAR), %(param_1)s::VARCHAR) AS coalesce_1 UNION SELECT billhook.billhook_handler.name
 FROM billhook.billhook_handler
@@ -2687,7 +2712,7 @@ WHERE billhook.billhook_handler.name = %(param_1)s::VARCHAR), %(param_1)s::VARCH
 --> run: run_dead_idx
 
 -- watching/issues.py _counted
-SELECT billhook.run.delivery_id
+SELECT billhook.run.delivery_id, billhook.failure.error
 FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
 WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id DESC
  LIMIT %(param_1)s::INTEGER

@@ -884,6 +884,53 @@ WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND delivery.state IN 
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
+-- reading/compared_deliveries.py _deliveries
+SELECT billhook_release.id, billhook_release.name
+FROM billhook_release
+WHERE billhook_release.id IN (SELECT value FROM json_each(?))
+--> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- reading/compared_deliveries.py _deliveries
+SELECT delivery.id, delivery.body
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?))
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- reading/compared_deliveries.py _deliveries
+SELECT delivery.id, delivery.event_type, delivery.source, length(delivery.body) AS length_1
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.digest IS NOT NULL ORDER BY delivery.id DESC
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- reading/compared_deliveries.py read_compared
+SELECT run.delivery_id, failure.worker, failure.release_id
+FROM failure JOIN run ON run.id = failure.run_id
+WHERE failure.fingerprint = ? ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
+-- reading/compared_deliveries.py read_compared
+SELECT run.delivery_id, run.worker, run.release_id
+FROM run
+WHERE run.delivery_id > ? AND run.handler IN (SELECT ? AS anon_1 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
+FROM billhook_handler
+WHERE billhook_handler.name = ?), ?) AS coalesce_1 UNION SELECT billhook_handler.name
+FROM billhook_handler
+WHERE billhook_handler.renamed_to = coalesce((SELECT billhook_handler.renamed_to
+FROM billhook_handler
+WHERE billhook_handler.name = ?), ?)) AND run.state = ? AND run.attempts = ? AND run.replays = ? ORDER BY run.delivery_id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id>?)
+--> SCAN CONSTANT ROW
+--> SCAN CONSTANT ROW
+--> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
+--> SCAN billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1
+--> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
+
 -- reading/deliveries.py NewIds.__init__
 SELECT delivery.id
 FROM delivery
@@ -1045,24 +1092,6 @@ SELECT billhook_issue.fingerprint
 FROM billhook_issue
 WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?))
 --> SEARCH billhook_issue USING COVERING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- reading/handler_shares.py newest_errors
-SELECT billhook_issue.fingerprint, (SELECT failure.error
-FROM failure
-WHERE failure.fingerprint = billhook_issue.fingerprint ORDER BY failure.id DESC
- LIMIT ? OFFSET ?) AS anon_1
-FROM billhook_issue
-WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?))
---> SEARCH billhook_issue USING COVERING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
-
--- reading/handler_shares.py read_share
-SELECT delivery.id, delivery.event_type, delivery.source, delivery.identifier_1, delivery.identifier_2, delivery.identifier_3
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?))
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- reading/handler_shares.py read_share
@@ -3001,9 +3030,9 @@ WHERE billhook_handler.name = ?), ?))
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
 -- watching/issues.py _counted
-SELECT run.delivery_id
+SELECT run.delivery_id, NULL AS anon_1
 FROM run
-WHERE run.state IN ('dead') AND run.handler IN (SELECT ? AS anon_1 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
+WHERE run.state IN ('dead') AND run.handler IN (SELECT ? AS anon_2 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
 FROM billhook_handler
 WHERE billhook_handler.name = ?), ?) AS coalesce_1 UNION SELECT billhook_handler.name
 FROM billhook_handler
@@ -3019,11 +3048,11 @@ WHERE billhook_handler.name = ?), ?)) ORDER BY run.finished_at DESC
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
 -- watching/issues.py _counted
-SELECT run.delivery_id
+SELECT run.delivery_id, failure.error
 FROM run JOIN failure ON failure.run_id = run.id
 WHERE failure.fingerprint = ? ORDER BY failure.id DESC
  LIMIT ? OFFSET ?
---> SEARCH failure USING COVERING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- watching/issues.py _delivery_ids
