@@ -264,6 +264,7 @@ def look(inbox: Inbox) -> None:
         shares.first_release(inbox, one.id)
         issues.newest_traceback(inbox, one.id)
         list(issues.failing_delivery_ids(inbox, one))
+        issues.count_replayable(inbox, one)
         issues.of_issue(inbox, DeliveryFilter(issue=one.id))
         deliveries.page(inbox, DeliveryFilter(issue=one.id), 10)
         issues.change_issue(inbox, one.id, issues.IssueState.ACKNOWLEDGED, at(301), who="alice")

@@ -22,12 +22,13 @@ from billhook.inbox import Inbox
 from billhook.inbox.operating.actions import Action, issues_acted_on, list_actions
 from billhook.inbox.reading.handler_shares import first_release, read_share
 from billhook.inbox.watching.conditions import number_text
-from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.issue_updates import resolves_text, update_issues
 from billhook.inbox.watching.issues import (
     Issue,
     IssueState,
     by_hour,
     change_issue,
+    count_replayable,
     find_issue,
     issue_ids,
     list_issues,
@@ -125,6 +126,7 @@ def show(id_: str, as_json: bool) -> None:
         newest = newest_traceback(inbox, one.id)
         hours = by_hour(inbox, [one], now).get(one.id)
         share, since_release = read_share(inbox, one), first_release(inbox, one.id)
+        resolves = resolves_text(one, count_replayable(inbox, one), now)
     if as_json:
         more = {"hours": hours, "share": share and asdict(share), "since_release": since_release}
         print_json({**asdict(one), **more, "traceback": newest and newest[1]})
@@ -135,6 +137,7 @@ def show(id_: str, as_json: bool) -> None:
         ("release", f"since {since_release}" if since_release else None),
         ("share", f"{share.text} of the handler's deliveries" if share else None),
         ("in common", share.common_text if share else None),
+        ("resolves", resolves),
     ]
     for name, text in facts:
         if text:

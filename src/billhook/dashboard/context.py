@@ -145,7 +145,7 @@ def replay_batches(
     is_missing = missing_from(context.state.handlers)
     with context.recorded("replay", which) as recorder:
         for batch in batches:
-            due = None if rate is None else partial(_due_at, now, rate, done.runs)
+            due = None if rate is None else partial(replay_due_at, now, rate, done.runs)
             changed = replay(
                 inbox, batch, now, handler=handler, only_failed=not again, due=due, is_missing=is_missing
             )
@@ -158,7 +158,8 @@ def replay_batches(
 _NOTHING_FAILED = "Nothing was replayed: no handler of these deliveries failed."
 
 
-def _due_at(start: datetime, rate: float, before: int, index: int) -> datetime:
+def replay_due_at(start: datetime, rate: float, before: int, index: int) -> datetime:
+    """Return when a run of a replay at a rate is due: the index-th after those before."""
     return start + timedelta(seconds=(before + index) / rate)
 
 

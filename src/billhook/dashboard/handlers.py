@@ -26,6 +26,7 @@ from billhook.dashboard.context import (
     parse_rate,
     read_range,
     replay_batches,
+    replay_due_at,
 )
 from billhook.doctor.runbook import read_runbook
 from billhook.engines.first_runs import backfill
@@ -39,13 +40,16 @@ from billhook.inbox.operating.operations import ReplayResult
 from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import handler_names
 from billhook.inbox.reading.handler_shares import first_release, newest_errors, read_share
-from billhook.inbox.watching.handler_backlogs import HandlerBacklog
+from billhook.inbox.watching.handler_backlogs import HandlerBacklog, read_handler_backlogs
+from billhook.inbox.watching.issue_updates import resolves_text
 from billhook.inbox.watching.issues import (
     RESOLVES_ITSELF,
     Issue,
     IssueState,
+    Replayable,
     by_hour,
     change_issue,
+    count_replayable,
     failing_delivery_ids,
     find_issue,
     list_issues,
@@ -86,6 +90,7 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
     one = _find(context, issue_id)
     paused = bool(context.inbox.paused_handlers(one.subject))
     title, text = read_runbook()[condition_of(one.kind).runbook]
+    left = count_replayable(context.inbox, one)
     return context.render(
         "issue.html",
         issue=one,
@@ -94,12 +99,26 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         error=_errors(context, [one]).get(one.id),
         share=read_share(context.inbox, one),
         since_release=first_release(context.inbox, one.id),
-        steps=list(_steps(one, paused=paused)),
+        steps=list(_steps(one, left, paused=paused)),
+        left=left,
+        pace=_pace(context, one, left),
+        resolves=resolves_text(one, left, context.now),
         has_handler=one.handler is not None,
         gone=_remedy(context, one.handler),
         others=sorted(each.name for each in context.state.handlers.every()),
         runbook=(title, in_program(text)),
     )
+
+
+def _pace(context: DashboardContext, one: Issue, left: Replayable) -> str | None:
+    """Return how long a replay takes at the pace of the last minutes; None if no run ended in them."""
+    with context.inbox.database.read() as connection:
+        every = read_handler_backlogs(connection, context.now, context.inbox.limits())
+    backlog = next((each for each in every if each.name == one.handler), None)
+    if backlog is None or not backlog.per_second or not left.number:
+        return None
+    seconds = (backlog.unfinished + left.dead) / backlog.per_second
+    return f"{60 * backlog.per_second:,.3g} a minute lately: all are through in {format_duration(seconds)}"
 
 
 def _remedy(context: DashboardContext, name: str | None) -> str | None:
@@ -110,17 +129,19 @@ def _remedy(context: DashboardContext, name: str | None) -> str | None:
     return missing_remedy(name)
 
 
-def _steps(one: Issue, *, paused: bool) -> Iterator[str]:
+def _steps(one: Issue, left: Replayable, *, paused: bool) -> Iterator[str]:
     """Yield what an operator can do about an issue, the next step first.
 
-    An open one is acknowledged; then its handler is resumed, and its deliveries are replayed; an
-    issue without any is resolved.
+    A paused handler is resumed, or what is replayed waits for it. What is dead is replayed before anything is
+    said of the issue; what is retried anyway after it. One without either is resolved.
     """
-    if one.state is IssueState.OPEN:
-        yield "ack"
     if one.handler is not None and paused:
         yield "resume"
-    if one.deliveries:
+    if left.dead:
+        yield "replay"
+    if one.state is IssueState.OPEN:
+        yield "ack"
+    if left.retried and not left.dead:
         yield "replay"
     if one.state is not IssueState.RESOLVED:
         yield "resolve"
@@ -165,6 +186,9 @@ def replay_issue(context: DashboardContext, issue_id: str) -> Response:
     else:
         done = replay_batches(context, batches, f"issue {one.id}", rate=rate, handler=one.handler)
     tone, then = ("good", f" {RESOLVES_ITSELF}.") if done.deliveries else ("warn", "")
+    if rate is not None and done.runs > 1:
+        last_at = replay_due_at(context.now, rate, 0, done.runs - 1)
+        then = f" The last of them is due at {last_at:%Y-%m-%d %H:%M:%S} UTC.{then}"
     return context.pages.redirect(
         url_for(".issue", issue_id=one.id), describe(context, done, to) + then, tone
     )

@@ -220,9 +220,10 @@ def test_an_issue_is_replayed_and_no_other(failing):
     done = failing.act(f"failures/{issue.id}/replay", rate="1000")
     gone = failing.post(f"failures/{'0' * 12}/replay")
 
-    assert done == (
-        "Replayed: 3 runs are due again. The issue resolves itself when none of its runs is dead or retried, "
-        "after an hour of quiet."
+    assert re.fullmatch(
+        r"Replayed: 3 runs are due again\. The last of them is due at 20[\d-]+ [\d:]+ UTC\. "
+        r"The issue resolves itself when none of its runs is dead or retried, after an hour of quiet\.",
+        done,
     )
     assert status(failing, other) == "retrying"
     assert gone.status_code == 404
@@ -249,10 +250,50 @@ def test_an_issue_has_one_next_step_that_follows_from_what_was_done(failing):
 
     assert found == [
         ["Acknowledge"],
-        ["Replay its deliveries"],
+        ["Replay 3 runs before their retry"],
         ["Resume the handler"],
-        ["Replay its deliveries"],
+        ["Replay 3 runs before their retry"],
     ]
+
+
+def steps_of(page: str) -> list[str]:
+    """The buttons of an issue's page in their order."""
+    shown = page.partition("What to do")[2].partition("The newest failure")[0]
+    return re.findall(r"<summary>([^<:]+)", shown)
+
+
+def test_what_is_dead_is_replayed_before_anything_is_said_of_its_issue(site):
+    made = site(BILLHOOK_RETRY_SCHEDULE_SECONDS=[])
+    made.broken.append(KeyError("no ledger"))
+    for number in range(2):
+        made.deliver(APPROVED.replace(b"inv_1", b"inv_%d" % number))
+    (issue,) = made.issues()
+    path = f"failures/{issue.id}"
+
+    before, shown = made.get(path).text, " ".join(made.text(path).split())
+    made.broken.clear()
+    at_a_rate = made.act(f"{path}/replay", rate="0.5")
+    again = made.act(f"{path}/replay")
+    made.state.handle_due()
+    after = " ".join(made.text(path).split())
+
+    assert steps_of(before)[:2] == ["Replay 2 dead runs", "Acknowledge"]
+    assert re.search(
+        r"2 runs of shop\.book; [\d.]+ a minute lately: all are through in \d+ (s|min|ms)", shown
+    )
+    assert "resolves when its 2 runs are no longer dead or retried, after an hour of quiet" in shown
+    assert re.search(r"due again\. The last of them is due at 20[\d-]+ [\d:]+ UTC\. The issue", at_a_rate)
+    assert again == "Nothing was replayed: no handler of these deliveries failed."
+    assert steps_of(made.get(path).text)[0] == "Acknowledge"
+    assert re.search(r"resolves at [\d :-]+, unless it happens again", after)
+
+
+def test_a_quarantined_delivery_is_replayed_before_anything_is_said_of_its_issue(site):
+    made = site()
+    made.deliver(b"{", "InvoiceApproved")
+    (issue,) = made.issues()
+
+    assert steps_of(made.get(f"failures/{issue.id}").text)[:2] == ["Replay 1 delivery", "Acknowledge"]
 
 
 def test_a_failed_run_links_to_its_issue_once_there_is_one(failing):

@@ -16,13 +16,14 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, or_, select, update
 
+from billhook.clock import short_time
 from billhook.inbox.counting.counts import OF_ISSUE
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.tables.dialect import dialect_of
 from billhook.inbox.tables.locks import lock_counts
 from billhook.inbox.tables.schema import hourly_count, issue
 from billhook.inbox.tables.sql import in_values
-from billhook.inbox.watching.issues import IssueState, unfinished_runs
+from billhook.inbox.watching.issues import Issue, IssueState, Replayable, unfinished_runs
 from billhook.inbox.watching.occurrences import (
     MOST,
     OF_BUGS,
@@ -83,6 +84,22 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
             delete(hourly_count).where(hourly_count.c.what == OF_ISSUE, in_values(hourly_count.c.cause, gone))
         )
     return len(opened) + len(over)
+
+
+def resolves_text(one: Issue, left: Replayable, now: datetime) -> str | None:
+    """Return when an open issue is resolved by itself: `at 19:45, unless it happens again`; else None.
+
+    An issue of failures only: others end as soon as what they are about does.
+    """
+    if one.kind not in OF_BUGS or one.state not in (IssueState.OPEN, IssueState.ACKNOWLEDGED):
+        return None
+    quiet_at = (one.last_at or one.opened_at) + QUIET
+    if left.number:
+        runs = "its run is" if left.number == 1 else f"its {left.number:,} runs are"
+        return f"when {runs} no longer dead or retried, after an hour of quiet"
+    if quiet_at <= now:
+        return "with the next look of a worker"
+    return f"at {short_time(quiet_at, now)}, unless it happens again"
 
 
 def _opens(occurrence: Occurrence, row: Any) -> bool:

@@ -283,6 +283,31 @@ def unfinished_runs(its_fingerprint: str) -> Any:
     return query.where(failure.c.fingerprint == its_fingerprint, unfinished).distinct()
 
 
+class Replayable(NamedTuple):
+    """What a replay of an issue makes due again: dead runs or quarantined deliveries, and retried runs."""
+
+    dead: int = 0
+    retried: int = 0
+
+    @property
+    def number(self) -> int:
+        """All of them."""
+        return self.dead + self.retried
+
+
+def count_replayable(inbox: Inbox, one: Issue) -> Replayable:
+    """Count what a replay of an issue concerns: see `failing_delivery_ids`."""
+    if one.kind in (IssueKind.QUARANTINE, IssueKind.DEAD):
+        return Replayable(one.count)
+    if one.kind not in OF_BUGS:
+        return Replayable()
+    unfinished = unfinished_runs(one.id).add_columns(run.c.state).subquery()
+    states = select(unfinished.c.state, func.count()).group_by(unfinished.c.state)
+    found: dict[str, int] = dict(map(tuple, inbox.fetch(states)))
+    dead = found.pop(RunState.DEAD.value, 0)
+    return Replayable(dead, sum(found.values()))
+
+
 def failing_delivery_ids(inbox: Inbox, one: Issue) -> Iterator[list[int]]:
     """Yield the ids of deliveries that an issue's replay concerns, oldest first, some hundreds at a time."""
     after = 0

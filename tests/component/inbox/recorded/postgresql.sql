@@ -2803,6 +2803,14 @@ SELECT billhook.billhook_issue.state, count(*) AS count_1
 FROM billhook.billhook_issue GROUP BY billhook.billhook_issue.state
 --> billhook_issue: all rows
 
+-- watching/issues.py count_replayable
+SELECT anon_1.state, count(*) AS count_1
+FROM (SELECT DISTINCT billhook.run.id AS id, billhook.run.delivery_id AS delivery_id, billhook.run.state AS state
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state IN ('due', 'running') AND billhook.run.attempts > %(attempts_1)s::INTEGER)) AS anon_1 GROUP BY anon_1.state
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
 -- watching/issues.py issue_ids
 SELECT billhook.billhook_issue.fingerprint
 FROM billhook.billhook_issue

@@ -3114,6 +3114,15 @@ SELECT billhook_issue.state, count(*) AS count_1
 FROM billhook_issue GROUP BY billhook_issue.state
 --> SCAN billhook_issue
 
+-- watching/issues.py count_replayable
+SELECT anon_1.state, count(*) AS count_1
+FROM (SELECT DISTINCT run.id AS id, run.delivery_id AS delivery_id, run.state AS state
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.fingerprint = ? AND (run.state = ? OR run.state IN ('due', 'running') AND run.attempts > ?)) AS anon_1 GROUP BY anon_1.state
+--> SEARCH failure USING COVERING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN anon_1
+
 -- watching/issues.py issue_ids
 SELECT billhook_issue.fingerprint
 FROM billhook_issue

@@ -17,11 +17,13 @@ from billhook.inbox.operating.operations import discard, erase, replay
 from billhook.inbox.reading.deliveries import page
 from billhook.inbox.running.filters import DeliveryFilter
 from billhook.inbox.watching import issue_updates, issues, occurrences
-from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.issue_updates import resolves_text, update_issues
 from billhook.inbox.watching.issues import (
     IssueState,
+    Replayable,
     by_hour,
     change_issue,
+    count_replayable,
     failing_delivery_ids,
     find_issue,
     list_issues,
@@ -116,6 +118,34 @@ def test_a_resolved_issue_opens_again_with_the_next_failure_and_not_before(inbox
     again = only(inbox)
     assert (again.state, again.who, again.why) == (IssueState.OPEN, None, None)
     assert again.opened_at == NOON + 5 * MINUTE
+
+
+def test_what_a_replay_would_make_due_again_and_when_the_issue_is_over_after_it(inbox):
+    dead = [fail(inbox, key) for key in "ab"]
+    retried = fail(inbox, "c", state=RunState.DUE)
+    fail(inbox, "d", group="another bug")
+    update_issues(inbox, NOON + MINUTE)
+    one = next(each for each in of_kind(inbox, IssueKind.FAILURE) if each.count == 3)
+
+    counted = [count_replayable(inbox, one)]
+    told = [resolves_text(one, counted[0], NOON + MINUTE)]
+    replay(inbox, [*dead, retried], NOON + MINUTE)
+    for delivery_id in (*dead, retried):
+        succeed(inbox, delivery_id, NOON + 2 * MINUTE)
+        counted.append(count_replayable(inbox, one))
+    told += [resolves_text(one, counted[-1], at) for at in (NOON + 3 * MINUTE, NOON - DAY, NOON + HOUR)]
+    update_issues(inbox, NOON + HOUR)
+    (over,) = (each for each in list_issues(inbox) if each.id == one.id)
+
+    assert counted == [Replayable(2, 1), Replayable(), Replayable(), Replayable()]
+    assert told == [
+        "when its 3 runs are no longer dead or retried, after an hour of quiet",
+        "at 13:00, unless it happens again",
+        f"at {NOON:%Y-%m-%d} 13:00, unless it happens again",
+        "with the next look of a worker",
+    ]
+    assert over.state is IssueState.RESOLVED
+    assert resolves_text(over, Replayable(), NOON + HOUR) is None
 
 
 def test_an_acknowledged_issue_stays_so_and_an_ignored_one_until_its_time(inbox):
