@@ -224,6 +224,7 @@ FILTERS: dict[str, list[Any]] = {
     "handled_since": [at(0)],
     "handled_until": [at(0)],
     "release": ["r"],
+    "failed_since": [at(0)],
     "contains": ["inv_1"],
     "handler": ["plain"],
     "without_handler": ["plain", ("plain", "former")],
@@ -332,6 +333,7 @@ def change(inbox: Inbox) -> None:
     ids = [summary.id for summary in deliveries.page(inbox, DeliveryFilter(), 100)]
     operations.replay(inbox, ids, at(400), due=lambda number: at(400 + number))
     operations.replay(inbox, ids, at(400), handler="plain", only_failed=True)
+    operations.replay(inbox, ids, at(400), handler="plain", only_failed=True, failed_since=at(0))
     operations.replay(inbox, ids, at(400), handler="later", backfill=lambda *_: RunOptions("key"))
     operations.replay(inbox, ids, at(400), as_type="PingTest")
     operations.replay(inbox, ids, at(400), type_field="type", dry_run=True)

@@ -27,6 +27,7 @@ from billhook.dashboard.context import (
     read_range,
     replay_batches,
     replay_due_at,
+    stored_and_loaded,
 )
 from billhook.doctor.runbook import read_runbook
 from billhook.engines.first_runs import backfill
@@ -82,6 +83,8 @@ def show_failures(context: DashboardContext) -> Response:
         critical=any(issue_tone(one) == "bad" for one in every),
         courses=courses(context, every),
         errors=_errors(context, every),
+        handlers=stored_and_loaded(context),
+        types=sorted(EVENT_TYPES),
     )
 
 

@@ -93,6 +93,34 @@ def test_what_has_grown_since_it_was_counted_is_asked_about_again(failing):
     assert done == "Replayed: 4 runs are due again."
 
 
+def test_all_that_failed_since_a_time_is_counted_first_and_then_replayed(failing):
+    failing.broken.clear()
+    form = failing.get("failures").text.partition("Replay all that failed since")[2].partition("</form>")[0]
+
+    fields = {"scope": "all", "failed-since": "2h", "handler": "shop.book", "type": ""}
+    preview = failing.post("deliveries/replay", **fields)
+    kept = dict(
+        re.findall(r'type="hidden" name="([\w-]+)" value="([^"]*)"', preview.text.partition("<main")[2])
+    )
+    none = failing.post("deliveries/replay", **{**fields, "failed-since": "2999-01-01"})
+    of_another = failing.post("deliveries/replay", **{**fields, "handler": "shop.mail"})
+    kept.pop("csrf_token")
+    done = failing.act("deliveries/replay/confirmed", **kept)
+    failing.state.handle_due()
+
+    assert re.findall('name="([a-z-]+)"', form) == list(fields)
+    assert "<option>shop.book</option>" in form
+    assert "Replay 3 deliveries?" in preview.text
+    shown = " ".join(html.unescape(re.sub("<[^>]+>", "", preview.text)).split())
+    assert re.search(r"What failed since 20[\d-]+ [\d:]+ UTC of shop\.book, and is dead or waits", shown)
+    command = r"deliveries replay --failed-since 20\S+ --handler shop\.book"
+    assert re.search(command, shown) or re.search(r"replay --handler shop\.book --failed-since 20\S+", shown)
+    assert "Replay 0 deliveries?" in none.text
+    assert "Replay 0 deliveries?" in of_another.text
+    assert done == "Replayed: 3 runs are due again."
+    assert [status(failing, one) for one in (1, 2, 3)] == ["done"] * 3
+
+
 def test_at_a_rate_each_run_is_due_at_its_own_time(failing, where):
     before = datetime.now(UTC)
 

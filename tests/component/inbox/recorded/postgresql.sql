@@ -551,29 +551,71 @@ DELETE FROM billhook.billhook_action WHERE billhook.billhook_action.at < %(at_1)
 -- operating/actions.py recorded
 INSERT INTO billhook.billhook_action (at, who, what, which) VALUES (%(at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(what)s::VARCHAR, %(which)s::VARCHAR) RETURNING billhook.billhook_action.id
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, digest=%(digest)s, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
 --> delivery: delivery_pkey
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('dead')
 --> delivery: delivery_failed_idx
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
 --> delivery: delivery_pkey
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done', 'quarantined')
 --> delivery: delivery_pkey
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received')
 --> delivery: delivery_received_idx
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET event_type=%(event_type)s::VARCHAR, sent_as=coalesce(billhook.delivery.sent_as, billhook.delivery.event_type), also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
 --> delivery: delivery_failed_idx
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done', 'dead', 'quarantined')
+--> delivery: delivery_pkey
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead')
+--> delivery: delivery_pkey
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined')
+--> delivery: delivery_pkey
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND (billhook.delivery.event_type != %(event_type_1)s::VARCHAR OR billhook.delivery.type_field IS NOT NULL)
+--> delivery: delivery_pkey
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR AND billhook.delivery.conflict_of IS NULL
+--> delivery: delivery_event_type_id_idx
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received', 'planned')
+--> delivery: delivery_unfinished_idx
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received', 'quarantined', 'planned', 'dead')
+--> delivery: delivery_pkey
 
 -- operating/operations.py _discard
 DELETE FROM billhook.run WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
@@ -612,48 +654,6 @@ UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND 
 
 -- operating/operations.py _make_due
 UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, uncounted_attempts=%(uncounted_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (NULL) AND (1 != 1)
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done', 'dead', 'quarantined')
---> delivery: delivery_pkey
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead')
---> delivery: delivery_pkey
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined')
---> delivery: delivery_pkey
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND (billhook.delivery.event_type != %(event_type_1)s::VARCHAR OR billhook.delivery.type_field IS NOT NULL)
---> delivery: delivery_pkey
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR AND billhook.delivery.conflict_of IS NULL
---> delivery: delivery_event_type_id_idx
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received', 'planned')
---> delivery: delivery_unfinished_idx
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received', 'quarantined', 'planned', 'dead')
---> delivery: delivery_pkey
 
 -- operating/operations.py _to_read_anew
 SELECT billhook.delivery.id
@@ -707,6 +707,25 @@ SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.r
 FROM billhook.run
 WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND (billhook.run.state IN ('succeeded', 'discarded', 'dead') OR billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) ORDER BY billhook.run.id
 --> run: run_delivery_id_handler_key
+
+-- operating/operations.py replay
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.handler IN (SELECT %(param_2)s::VARCHAR AS anon_1 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = %(param_2)s::VARCHAR), %(param_2)s::VARCHAR) AS coalesce_1 UNION SELECT billhook.billhook_handler.name
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.renamed_to = coalesce((SELECT billhook.billhook_handler.renamed_to
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = %(param_2)s::VARCHAR), %(param_2)s::VARCHAR)) AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) AND (billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_3)s::VARCHAR AND billhook.run.attempts > %(attempts_2)s::INTEGER AND (EXISTS (SELECT *
+FROM billhook.failure
+WHERE billhook.failure.run_id = billhook.run.id AND billhook.failure.failed_at >= %(failed_at_1)s::TIMESTAMP WITH TIME ZONE)) OR billhook.run.state IN ('dead') AND ((EXISTS (SELECT *
+FROM billhook.failure
+WHERE billhook.failure.run_id = billhook.run.id AND billhook.failure.failed_at >= %(failed_at_1)s::TIMESTAMP WITH TIME ZONE)) OR billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE)) ORDER BY billhook.run.id
+--> billhook_handler: all rows
+--> billhook_handler: billhook_handler_name_key
+--> failure: failure_failed_at_idx
+--> run: run_pkey
 
 -- operating/operations.py replay
 SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
@@ -1553,6 +1572,20 @@ FROM billhook.run
 WHERE billhook.run.finished_at IS NOT NULL AND billhook.run.finished_at < %(finished_at_1)s::TIMESTAMP WITH TIME ZONE UNION ALL SELECT billhook.run.delivery_id
 FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
 WHERE billhook.failure.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+--> failure: failure_run_id_idx
+--> run: run_finished_at_idx
+--> run: run_pkey
+
+-- running/filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.finished_at IS NOT NULL AND billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.state IN ('dead') UNION ALL SELECT billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.failed_at >= %(failed_at_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER)) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
  LIMIT %(param_1)s::INTEGER
 --> delivery: delivery_pkey
 --> failure: failure_run_id_idx

@@ -611,33 +611,82 @@ DELETE FROM billhook_action WHERE billhook_action.at < ?
 -- operating/actions.py recorded
 INSERT INTO billhook_action (at, who, what, which) VALUES (?, ?, ?, ?) RETURNING id
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET also_sent_as=?, headers=?, state=?, error=?, digest=?, identifier_1=?, identifier_2=?, identifier_3=?, body=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('dead')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done', 'quarantined')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET event_type=?, sent_as=coalesce(delivery.sent_as, delivery.event_type), also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('quarantined')
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done', 'dead', 'quarantined')
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead')
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined')
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND (delivery.event_type != ? OR delivery.type_field IS NOT NULL)
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND delivery.event_type = ? AND delivery.conflict_of IS NULL
+--> SEARCH delivery USING INDEX delivery_event_type_id_idx (event_type=? AND id=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received', 'planned')
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received', 'quarantined', 'planned', 'dead')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -689,55 +738,6 @@ UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) TH
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN CONSTANT ROW
 --> SCAN (subquery-2)
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done', 'dead', 'quarantined')
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead')
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined')
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND (delivery.event_type != ? OR delivery.type_field IS NOT NULL)
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND delivery.event_type = ? AND delivery.conflict_of IS NULL
---> SEARCH delivery USING INDEX delivery_event_type_id_idx (event_type=? AND id=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received', 'planned')
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received', 'quarantined', 'planned', 'dead')
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operating/operations.py _to_read_anew
 SELECT delivery.id
@@ -799,6 +799,30 @@ FROM run
 WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND (run.state IN ('succeeded', 'discarded', 'dead') OR run.state = ? AND run.attempts > ?) ORDER BY run.id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/operations.py replay
+SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key, run.newest_only
+FROM run
+WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND run.handler IN (SELECT ? AS anon_1 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
+FROM billhook_handler
+WHERE billhook_handler.name = ?), ?) AS coalesce_1 UNION SELECT billhook_handler.name
+FROM billhook_handler
+WHERE billhook_handler.renamed_to = coalesce((SELECT billhook_handler.renamed_to
+FROM billhook_handler
+WHERE billhook_handler.name = ?), ?)) AND (run.state = ? OR run.state = ? AND run.attempts > ?) AND (run.state IN ('due', 'running') AND run.state = ? AND run.attempts > ? AND (EXISTS (SELECT *
+FROM failure
+WHERE failure.run_id = run.id AND failure.failed_at >= ?)) OR run.state IN ('dead') AND ((EXISTS (SELECT *
+FROM failure
+WHERE failure.run_id = run.id AND failure.failed_at >= ?)) OR run.finished_at >= ?)) ORDER BY run.id
+--> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SCAN CONSTANT ROW
+--> SCAN CONSTANT ROW
+--> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
+--> SCAN billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1
+--> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
+--> SEARCH failure USING INDEX failure_run_id_idx (run_id=?)
+--> SEARCH failure USING INDEX failure_run_id_idx (run_id=?)
 
 -- operating/operations.py replay
 SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key, run.newest_only
@@ -1677,6 +1701,20 @@ WHERE failure.failed_at < ?) AND delivery.id < ? ORDER BY delivery.id DESC
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH run USING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
 --> SEARCH failure USING INDEX failure_failed_at_idx (failed_at<?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
+-- running/filters.py DeliveryFilter.ids
+SELECT delivery.id
+FROM delivery
+WHERE delivery.id IN (SELECT run.delivery_id
+FROM run
+WHERE run.finished_at IS NOT NULL AND run.finished_at >= ? AND run.state IN ('dead') UNION ALL SELECT run.delivery_id
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.failed_at >= ? AND (run.state = ? OR run.state IN ('due', 'running') AND run.state = ? AND run.attempts > ?)) AND delivery.id < ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>?)
+--> SEARCH failure USING INDEX failure_failed_at_idx (failed_at>?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- running/filters.py DeliveryFilter.ids
