@@ -31,7 +31,15 @@ from billhook.inbox.running.unread import RoundRobin
 from billhook.inbox.tables.records import ContentKey
 from billhook.inbox.tables.states import DeliveryState
 from billhook.inbox.watching import backlog_pace as pace
-from billhook.inbox.watching import deaths, disagreements, issue_updates, issues, notifications, overview
+from billhook.inbox.watching import (
+    deaths,
+    disagreements,
+    issue_updates,
+    issues,
+    notifications,
+    overview,
+    snoozes,
+)
 from support.inbox_view import NOON, incoming
 from support.runs import LEASE, OWNER, at, claim, planned, result_of, settle
 
@@ -269,6 +277,12 @@ def look(inbox: Inbox) -> None:
         issues.of_issue(inbox, DeliveryFilter(issue=one.id))
         deliveries.page(inbox, DeliveryFilter(issue=one.id), 10)
         issues.change_issue(inbox, one.id, issues.IssueState.ACKNOWLEDGED, at(301), who="alice")
+        issues.change_issue(inbox, one.id, issues.IssueState.SNOOZED, at(301), who="alice", more=2)
+    snoozes.snoozed_ids(inbox)
+    snoozes.count_dead_of_snoozed(inbox, 10)
+    snoozes.count_quarantined_of_snoozed(inbox)
+    issue_updates.update_issues(inbox, at(301))
+    for one in found:
         issues.change_issue(inbox, one.id, issues.IssueState.OPEN, at(301), who="alice")
     issues.issue_ids(inbox, found[0].id[:4])
     shares.known_issues(inbox, [one.id for one in found])

@@ -7,7 +7,7 @@ issues, and one with what an operator can do about it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from shlex import quote
 from typing import NamedTuple
 
@@ -59,11 +59,12 @@ from billhook.inbox.watching.issues import (
 from billhook.inbox.watching.judgement import condition_of
 from billhook.inbox.watching.occurrences import IssueKind
 from billhook.inbox.watching.overview import HandlerFigures, PeriodFigures, percentile, read_overview
+from billhook.inbox.watching.snoozes import COUNTED, MOST_MORE
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 
 _ISSUE_TONES = {
     IssueState.ACKNOWLEDGED: "accent",
-    IssueState.IGNORED: "quiet",
+    IssueState.SNOOZED: "quiet",
     IssueState.RESOLVED: "good",
 }
 
@@ -107,6 +108,7 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         pace=_pace(context, one, left),
         resolves=resolves_text(one, left, context.now),
         has_handler=one.handler is not None,
+        has_number=one.kind in COUNTED,
         gone=_remedy(context, one.handler),
         others=sorted(each.name for each in context.state.handlers.every()),
         runbook=(title, in_program(text)),
@@ -152,31 +154,44 @@ def _steps(one: Issue, left: Replayable, *, paused: bool) -> Iterator[str]:
         yield "pause"
     if one.state not in (IssueState.OPEN, IssueState.ACKNOWLEDGED):
         yield "ack"
-    yield "ignore"
+    yield "snooze"
 
 
 _STATES = {
     "ack": IssueState.ACKNOWLEDGED,
     "resolve": IssueState.RESOLVED,
-    "ignore": IssueState.IGNORED,
+    "snooze": IssueState.SNOOZED,
 }
 
 
 def change(context: DashboardContext, issue_id: str, verb: str) -> Response:
-    """Acknowledge or resolve an issue, or ignore it for a time, and return to its page."""
-    one, state, until = _find(context, issue_id), _STATES[verb], None
-    if state is IssueState.IGNORED:
-        try:
-            until = context.now + parse_duration(request.form.get("duration", "").strip() or "7d")
-        except (ValueError, OverflowError):
-            abort(400, "The time to ignore it is a duration such as 90s, 30m, 2h or 7d.")
+    """Acknowledge, resolve or snooze an issue, and return to its page."""
+    one, state = _find(context, issue_id), _STATES[verb]
+    until, more = _read_snooze(context, one) if state is IssueState.SNOOZED else (None, None)
     # Another may work on it; who resolves or ignores it is the visitor, though the form may say another.
     worked_on_by = context.reason("to") if state is IssueState.ACKNOWLEDGED else ""
     who, why = worked_on_by or context.visitor, context.reason() or None
     with context.recorded(verb, f"issue {one.id}"):
-        change_issue(context.inbox, one.id, state, context.now, who=who, why=why, until=until)
-    shown = f"The issue is {state.value}" + (f" until {until:%Y-%m-%d %H:%M} UTC." if until else ".")
+        change_issue(context.inbox, one.id, state, context.now, who=who, why=why, until=until, more=more)
+    snoozed = _find(context, one.id).snooze_text
+    shown = f"The issue is {state.value}" + (f" {snoozed}." if snoozed else ".")
     return context.pages.redirect(url_for(".issue", issue_id=one.id), shown)
+
+
+def _read_snooze(context: DashboardContext, one: Issue) -> tuple[datetime | None, int | None]:
+    """Read until when the form snoozes an issue, and until how many more occurrences; default: 7 days."""
+    more, duration = (request.form.get(name, "").strip() for name in ("more", "duration"))
+    if more and not (more.isascii() and more.isdecimal() and 0 < int(more) <= MOST_MORE):
+        abort(400, f"How many more times it happens is a number from 1 to {MOST_MORE:,}.")
+    if more and one.kind not in COUNTED:
+        abort(400, "This issue does not happen a number of times: give a time.")
+    number = int(more) if more else None
+    if number is not None and not duration:
+        return None, number
+    try:
+        return context.now + parse_duration(duration or "7d"), number
+    except (ValueError, OverflowError):
+        abort(400, "The time to snooze it is a duration such as 90s, 30m, 2h or 7d.")
 
 
 def replay_issue(context: DashboardContext, issue_id: str) -> Response:

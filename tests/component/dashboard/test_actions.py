@@ -336,26 +336,29 @@ def test_a_failed_run_links_to_its_issue_once_there_is_one(failing):
     ]
 
 
-def test_an_issue_is_acknowledged_ignored_and_resolved(failing):
+def test_an_issue_is_acknowledged_snoozed_and_resolved(failing):
     (issue,) = failing.issues()
     path = f"failures/{issue.id}"
 
     told = [
         failing.act(f"{path}/ack", to="grace", why=" ticket\n7 "),
         failing.get("failures").text.count("grace works on it: ticket 7"),
-        failing.act(f"{path}/ignore", duration="2h"),
+        failing.act(f"{path}/snooze", duration="2h"),
         failing.act(f"{path}/resolve", why="", to="grace"),
     ]
 
     assert told[0] == "The issue is acknowledged."
-    assert re.fullmatch(r"The issue is ignored until 20\d\d-\d\d-\d\d \d\d:\d\d UTC\.", told[2])
+    assert re.fullmatch(r"The issue is snoozed until 20\d\d-\d\d-\d\d \d\d:\d\d UTC\.", told[2])
     assert (told[1], told[3]) == (1, "The issue is resolved.")
     assert [row[:3] for row in recorded(failing)] == [
-        ("alice", verb, f"issue {issue.id}") for verb in ("resolve", "ignore", "ack")
+        ("alice", verb, f"issue {issue.id}") for verb in ("resolve", "snooze", "ack")
     ]
     assert failing.get("actions").text.count(f'/failures/{issue.id}"><bdi>KeyError: …</bdi></a>') == 3
     assert (failing.issues()[0].who, failing.issues()[0].why) == ("alice", None)
-    assert failing.post(f"{path}/ignore", duration="soon").status_code == 400
+    for fields in ({"duration": "soon"}, {"more": "0"}, {"more": "many"}, {"more": "1001"}, {"more": "-1"}):
+        assert failing.post(f"{path}/snooze", **fields).status_code == 400
+    assert failing.act(f"{path}/snooze", more="10").startswith("The issue is snoozed until 10 more, or 20")
+    assert re.search(r"snoozed\s+until 10 more, or 20", failing.text(path))
     assert failing.post(f"{path}/delete").status_code == 404
 
 

@@ -2675,10 +2675,10 @@ WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.s
 --> delivery: delivery_failed_idx
 
 -- watching/issue_updates.py _open
-INSERT INTO billhook.billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, ignored_until, notified) VALUES (%(fingerprint)s::VARCHAR, %(kind)s::VARCHAR, %(subject)s::VARCHAR, %(title)s::VARCHAR, %(place)s::VARCHAR, %(state)s::VARCHAR, %(opened_at)s::TIMESTAMP WITH TIME ZONE, %(changed_at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(why)s::VARCHAR, %(ignored_until)s::TIMESTAMP WITH TIME ZONE, %(notified)s::INTEGER) ON CONFLICT DO NOTHING
+INSERT INTO billhook.billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, snoozed_until, snoozed_more, notified) VALUES (%(fingerprint)s::VARCHAR, %(kind)s::VARCHAR, %(subject)s::VARCHAR, %(title)s::VARCHAR, %(place)s::VARCHAR, %(state)s::VARCHAR, %(opened_at)s::TIMESTAMP WITH TIME ZONE, %(changed_at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(why)s::VARCHAR, %(snoozed_until)s::TIMESTAMP WITH TIME ZONE, %(snoozed_more)s::INTEGER, %(notified)s::INTEGER) ON CONFLICT DO NOTHING
 
 -- watching/issue_updates.py _open
-UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, place=%(place)s::VARCHAR, state=%(state)s::VARCHAR, opened_at=%(opened_at)s::TIMESTAMP WITH TIME ZONE, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE, notified=%(notified)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.changed_at = %(changed_at_1)s::TIMESTAMP WITH TIME ZONE
+UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, place=%(place)s::VARCHAR, state=%(state)s::VARCHAR, opened_at=%(opened_at)s::TIMESTAMP WITH TIME ZONE, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, snoozed_until=%(snoozed_until)s::TIMESTAMP WITH TIME ZONE, snoozed_more=%(snoozed_more)s::INTEGER, notified=%(notified)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.changed_at = %(changed_at_1)s::TIMESTAMP WITH TIME ZONE
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issue_updates.py update_issues
@@ -2690,12 +2690,12 @@ DELETE FROM billhook.billhook_issue WHERE billhook.billhook_issue.fingerprint = 
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issue_updates.py update_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.snoozed_until, billhook.billhook_issue.snoozed_more, billhook.billhook_issue.notified
 FROM billhook.billhook_issue
 --> billhook_issue: all rows
 
 -- watching/issue_updates.py update_issues
-UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND (billhook.billhook_issue.state = ANY (%(param_2)s::TEXT[]) OR billhook.billhook_issue.ignored_until <= %(ignored_until_1)s::TIMESTAMP WITH TIME ZONE)
+UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, snoozed_until=%(snoozed_until)s::TIMESTAMP WITH TIME ZONE, snoozed_more=%(snoozed_more)s::INTEGER WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND (billhook.billhook_issue.state = ANY (%(param_2)s::TEXT[]) OR billhook.billhook_issue.snoozed_until <= %(snoozed_until_1)s::TIMESTAMP WITH TIME ZONE)
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issues.py _counted
@@ -2764,14 +2764,6 @@ WHERE anon_1.delivery_id > %(delivery_id_1)s::BIGINT ORDER BY anon_1.delivery_id
 --> failure: failure_run_id_idx
 --> run: run_pkey
 
--- watching/issues.py _quarantined
--- watching/occurrences.py occurrences
-SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.error, billhook.delivery.received_at
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
- LIMIT %(most)s
---> delivery: delivery_failed_idx
-
 -- watching/issues.py _with_numbers
 SELECT billhook.delivery.id, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3
 FROM billhook.delivery
@@ -2804,7 +2796,7 @@ WHERE billhook.billhook_issue.fingerprint = ANY (%(param_4)s::TEXT[])
 --> failure: failure_pkey
 
 -- watching/issues.py change_issue
-UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR
+UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, snoozed_until=%(snoozed_until)s::TIMESTAMP WITH TIME ZONE, snoozed_more=%(snoozed_more)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issues.py clear_texts
@@ -2851,28 +2843,28 @@ WHERE substr(billhook.billhook_issue.fingerprint, %(substr_1)s::INTEGER, %(subst
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issues.py list_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.snoozed_until, billhook.billhook_issue.snoozed_more, billhook.billhook_issue.notified
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.billhook_issue.state = %(state_1)s::VARCHAR, billhook.billhook_issue.changed_at DESC
  LIMIT %(param_2)s::INTEGER
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issues.py list_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.snoozed_until, billhook.billhook_issue.snoozed_more, billhook.billhook_issue.notified
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[]) AND billhook.billhook_issue.fingerprint = ANY (%(param_2)s::TEXT[]) ORDER BY billhook.billhook_issue.state = %(state_1)s::VARCHAR, billhook.billhook_issue.changed_at DESC
  LIMIT %(param_3)s::INTEGER
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issues.py list_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.snoozed_until, billhook.billhook_issue.snoozed_more, billhook.billhook_issue.notified
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.billhook_issue.state = %(state_1)s::VARCHAR, billhook.billhook_issue.changed_at DESC
  LIMIT %(param_2)s::INTEGER
 --> billhook_issue: all rows
 
 -- watching/issues.py list_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.snoozed_until, billhook.billhook_issue.snoozed_more, billhook.billhook_issue.notified
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.subject IN (SELECT %(param_1)s::VARCHAR AS anon_1 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to
 FROM billhook.billhook_handler
@@ -2899,6 +2891,14 @@ WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhoo
  LIMIT %(param_1)s::INTEGER
 --> failure: failure_fingerprint_idx
 --> run: run_pkey
+
+-- watching/issues.py quarantined_by_issue
+-- watching/occurrences.py occurrences
+SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.error, billhook.delivery.received_at
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
+ LIMIT %(most)s
+--> delivery: delivery_failed_idx
 
 -- watching/notifications.py _states
 SELECT billhook.billhook_notifier.addresses
@@ -3020,3 +3020,42 @@ WITH RECURSIVE types (event_type) AS (
 --> billhook_count: billhook_count_pkey
 --> delivery: delivery_event_type_id_idx
 --> delivery: delivery_pkey
+
+-- watching/snoozes.py _happened_since
+SELECT billhook.failure.failed_at
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER OFFSET %(param_2)s::INTEGER
+--> failure: failure_fingerprint_idx
+
+-- watching/snoozes.py count_dead_of_snoozed
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.state = %(state_1)s::VARCHAR
+--> billhook_issue: all rows
+
+-- watching/snoozes.py count_dead_of_snoozed
+SELECT count(*) AS count_1
+FROM (SELECT billhook.delivery.id AS id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR AND NOT (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN ('dead') AND NOT (EXISTS (SELECT *
+FROM billhook.failure
+WHERE billhook.failure.run_id = billhook.run.id AND billhook.failure.fingerprint = ANY (%(param_1)s::TEXT[])))))
+ LIMIT %(param_2)s::INTEGER) AS anon_1
+--> delivery: delivery_failed_idx
+--> failure: failure_run_id_idx
+--> run: run_dead_idx
+
+-- watching/snoozes.py count_quarantined_of_snoozed
+SELECT billhook.billhook_issue.fingerprint
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.state = %(state_1)s::VARCHAR AND billhook.billhook_issue.kind = %(kind_1)s::VARCHAR
+--> billhook_issue: all rows
+
+-- watching/snoozes.py snoozed_ids
+SELECT billhook.billhook_issue.fingerprint
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.state = %(state_1)s::VARCHAR
+--> billhook_issue: all rows

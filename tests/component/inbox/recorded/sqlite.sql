@@ -2965,7 +2965,7 @@ WHERE failure.fingerprint = ? AND (run.state = ? OR run.state IN ('due', 'runnin
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- watching/issue_updates.py _is_over
--- watching/issues.py _quarantined
+-- watching/issues.py quarantined_by_issue
 -- watching/occurrences.py occurrences
 SELECT delivery.id, delivery.event_type, delivery.error, delivery.received_at
 FROM delivery
@@ -2974,10 +2974,10 @@ WHERE delivery.state IN ('dead', 'quarantined') AND delivery.state = ? ORDER BY 
 --> SEARCH delivery USING INDEX delivery_failed_idx (state=?)
 
 -- watching/issue_updates.py _open
-INSERT INTO billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, ignored_until, notified) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+INSERT INTO billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, snoozed_until, snoozed_more, notified) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 -- watching/issue_updates.py _open
-UPDATE billhook_issue SET title=?, place=?, state=?, opened_at=?, changed_at=?, who=?, why=?, ignored_until=?, notified=? WHERE billhook_issue.fingerprint = ? AND billhook_issue.changed_at = ?
+UPDATE billhook_issue SET title=?, place=?, state=?, opened_at=?, changed_at=?, who=?, why=?, snoozed_until=?, snoozed_more=?, notified=? WHERE billhook_issue.fingerprint = ? AND billhook_issue.changed_at = ?
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 
 -- watching/issue_updates.py update_issues
@@ -2991,12 +2991,12 @@ DELETE FROM billhook_issue WHERE billhook_issue.fingerprint IN (SELECT value FRO
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- watching/issue_updates.py update_issues
-SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.snoozed_until, billhook_issue.snoozed_more, billhook_issue.notified
 FROM billhook_issue
 --> SCAN billhook_issue
 
 -- watching/issue_updates.py update_issues
-UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, ignored_until=? WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) AND (billhook_issue.state IN (SELECT value FROM json_each(?)) OR billhook_issue.ignored_until <= ?)
+UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, snoozed_until=?, snoozed_more=? WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) AND (billhook_issue.state IN (SELECT value FROM json_each(?)) OR billhook_issue.snoozed_until <= ?)
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
@@ -3115,7 +3115,7 @@ WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?))
 --> SCAN by_hour
 
 -- watching/issues.py change_issue
-UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, ignored_until=? WHERE billhook_issue.fingerprint = ?
+UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, snoozed_until=?, snoozed_more=? WHERE billhook_issue.fingerprint = ?
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 
 -- watching/issues.py clear_texts
@@ -3168,7 +3168,7 @@ WHERE substr(billhook_issue.fingerprint, ?, ?) = ? ORDER BY billhook_issue.finge
 --> SCAN billhook_issue USING COVERING INDEX sqlite_autoindex_billhook_issue_1
 
 -- watching/issues.py list_issues
-SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.snoozed_until, billhook_issue.snoozed_more, billhook_issue.notified
 FROM billhook_issue
 WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) ORDER BY billhook_issue.state = ?, billhook_issue.changed_at DESC
  LIMIT ? OFFSET ?
@@ -3176,7 +3176,7 @@ WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) ORDER BY bi
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- watching/issues.py list_issues
-SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.snoozed_until, billhook_issue.snoozed_more, billhook_issue.notified
 FROM billhook_issue
 WHERE billhook_issue.state IN (SELECT value FROM json_each(?)) AND billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) ORDER BY billhook_issue.state = ?, billhook_issue.changed_at DESC
  LIMIT ? OFFSET ?
@@ -3185,7 +3185,7 @@ WHERE billhook_issue.state IN (SELECT value FROM json_each(?)) AND billhook_issu
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- watching/issues.py list_issues
-SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.snoozed_until, billhook_issue.snoozed_more, billhook_issue.notified
 FROM billhook_issue
 WHERE billhook_issue.state IN (SELECT value FROM json_each(?)) ORDER BY billhook_issue.state = ?, billhook_issue.changed_at DESC
  LIMIT ? OFFSET ?
@@ -3193,7 +3193,7 @@ WHERE billhook_issue.state IN (SELECT value FROM json_each(?)) ORDER BY billhook
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- watching/issues.py list_issues
-SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.snoozed_until, billhook_issue.snoozed_more, billhook_issue.notified
 FROM billhook_issue
 WHERE billhook_issue.subject IN (SELECT ? AS anon_1 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
 FROM billhook_handler
@@ -3372,3 +3372,44 @@ WITH RECURSIVE types (event_type) AS (
 --> SEARCH delivery USING INDEX delivery_event_type_id_idx (event_type=?)
 --> SCAN of_rows
 --> SCAN billhook_count
+
+-- watching/snoozes.py _happened_since
+SELECT failure.failed_at
+FROM failure
+WHERE failure.fingerprint = ? ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
+
+-- watching/snoozes.py count_dead_of_snoozed
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject
+FROM billhook_issue
+WHERE billhook_issue.state = ?
+--> SCAN billhook_issue
+
+-- watching/snoozes.py count_dead_of_snoozed
+SELECT count(*) AS count_1
+FROM (SELECT delivery.id AS id
+FROM delivery
+WHERE delivery.state IN ('dead', 'quarantined') AND delivery.state = ? AND NOT (EXISTS (SELECT *
+FROM run
+WHERE run.delivery_id = delivery.id AND run.state IN ('dead') AND NOT (EXISTS (SELECT *
+FROM failure
+WHERE failure.run_id = run.id AND failure.fingerprint IN (SELECT value FROM json_each(?))))))
+ LIMIT ? OFFSET ?) AS anon_1
+--> SEARCH delivery USING COVERING INDEX delivery_failed_idx (state=?)
+--> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
+--> SEARCH failure USING INDEX failure_run_id_idx (run_id=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SCAN anon_1
+
+-- watching/snoozes.py count_quarantined_of_snoozed
+SELECT billhook_issue.fingerprint
+FROM billhook_issue
+WHERE billhook_issue.state = ? AND billhook_issue.kind = ?
+--> SCAN billhook_issue
+
+-- watching/snoozes.py snoozed_ids
+SELECT billhook_issue.fingerprint
+FROM billhook_issue
+WHERE billhook_issue.state = ?
+--> SCAN billhook_issue

@@ -148,20 +148,20 @@ def test_what_a_replay_would_make_due_again_and_when_the_issue_is_over_after_it(
     assert resolves_text(over, Replayable(), NOON + HOUR) is None
 
 
-def test_an_acknowledged_issue_stays_so_and_an_ignored_one_until_its_time(inbox):
+def test_an_acknowledged_issue_stays_so_and_a_snoozed_one_until_its_time(inbox):
     fail(inbox, "a")
     fail(inbox, "b", group="another bug")
     update_issues(inbox, NOON + MINUTE)
     one, other = of_kind(inbox, IssueKind.FAILURE)
     change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, NOON + MINUTE, who="ada")
-    change_issue(inbox, other.id, IssueState.IGNORED, NOON + MINUTE, who="ada", until=NOON + HOUR)
+    change_issue(inbox, other.id, IssueState.SNOOZED, NOON + MINUTE, who="ada", until=NOON + HOUR)
 
     for key, group in (("c", "bug"), ("d", "another bug")):
         fail(inbox, key, NOON + 10 * MINUTE, group=group)
     update_issues(inbox, NOON + 11 * MINUTE)
 
     states = {one.id: one.state for one in of_kind(inbox, IssueKind.FAILURE)}
-    assert set(states.values()) == {IssueState.ACKNOWLEDGED, IssueState.IGNORED}
+    assert set(states.values()) == {IssueState.ACKNOWLEDGED, IssueState.SNOOZED}
     for key, group in (("e", "bug"), ("f", "another bug")):
         fail(inbox, key, NOON + 2 * HOUR, group=group)
     update_issues(inbox, NOON + 2 * HOUR)
@@ -169,14 +169,14 @@ def test_an_acknowledged_issue_stays_so_and_an_ignored_one_until_its_time(inbox)
     assert states == {one.id: IssueState.ACKNOWLEDGED, other.id: IssueState.OPEN}
 
 
-def test_an_ignored_issue_is_resolved_after_its_time_if_nothing_of_it_is_left(inbox):
+def test_a_snoozed_issue_is_resolved_after_its_time_if_nothing_of_it_is_left(inbox):
     delivery_id = fail(inbox, "a", state=RunState.DUE)
     update_issues(inbox, NOON)
     change_issue(
-        inbox, only(inbox).id, IssueState.IGNORED, NOON, who="ada", why="Acme", until=NOON + 9 * HOUR
+        inbox, only(inbox).id, IssueState.SNOOZED, NOON, who="ada", why="Acme", until=NOON + 9 * HOUR
     )
-    update_issues(inbox, NOON + 10 * HOUR)
-    assert only(inbox).state is IssueState.IGNORED  # its run waits for a retry
+    update_issues(inbox, NOON + 8 * HOUR)
+    assert only(inbox).state is IssueState.SNOOZED  # its run waits for a retry
     discard(inbox, [delivery_id], "given up", NOON + HOUR)
 
     assert update_issues(inbox, NOON + 8 * HOUR) == 0
@@ -384,7 +384,7 @@ def test_an_issue_whose_last_failure_was_pruned_keeps_no_text(inbox):
     update_issues(inbox, NOON)
     fail(inbox, "b", NOON + HOUR, error="ValueError: Acme", state=RunState.DEAD)
     before = only(inbox)
-    change_issue(inbox, before.id, IssueState.IGNORED, NOON, who="ada", why="Acme pays late")
+    change_issue(inbox, before.id, IssueState.SNOOZED, NOON, who="ada", why="Acme pays late")
 
     inbox.prune(Cutoffs.of(NOON + 30 * MINUTE, 0))
     assert only(inbox).why == "Acme pays late"
@@ -488,13 +488,13 @@ def test_what_an_operator_says_of_an_issue_that_is_about_to_open_again_stays(inb
 
     def late():
         monkeypatch.setattr(inbox.database, "write", write)
-        change_issue(inbox, only(inbox).id, IssueState.IGNORED, NOON + MINUTE, who="ada", until=NOON + DAY)
+        change_issue(inbox, only(inbox).id, IssueState.SNOOZED, NOON + MINUTE, who="ada", until=NOON + DAY)
         return write()
 
     monkeypatch.setattr(inbox.database, "write", late)
     update_issues(inbox, NOON + MINUTE)
 
-    assert only(inbox).state is IssueState.IGNORED
+    assert only(inbox).state is IssueState.SNOOZED
 
 
 def test_a_process_that_meets_another_ones_commit_opens_none_and_does_not_fail(inbox, where):
