@@ -108,6 +108,11 @@ def format_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
+def short_time(moment: datetime, now: datetime) -> str:
+    """Return a moment as `18:45`, with its date if that is not today's."""
+    return f"{moment:%H:%M}" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M}"
+
+
 def format_ago(moment: datetime | None, now: datetime) -> str:
     """Return how long before `now` a moment was, as `3 min ago` or `just now`; `in 10 s` for one to come."""
     if moment is None:

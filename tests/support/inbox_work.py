@@ -32,7 +32,15 @@ from billhook.inbox.running.unread import RoundRobin
 from billhook.inbox.tables.records import ContentKey
 from billhook.inbox.tables.states import DeliveryState
 from billhook.inbox.watching import backlog_pace as pace
-from billhook.inbox.watching import deaths, disagreements, issue_updates, issues, notifications, overview
+from billhook.inbox.watching import (
+    deaths,
+    disagreements,
+    issue_updates,
+    issues,
+    notifications,
+    overview,
+    snoozes,
+)
 from support.inbox_view import NOON, incoming
 from support.runs import LEASE, OWNER, at, claim, planned, result_of, settle
 
@@ -225,6 +233,7 @@ FILTERS: dict[str, list[Any]] = {
     "handled_since": [at(0)],
     "handled_until": [at(0)],
     "release": ["r"],
+    "failed_since": [at(0)],
     "contains": ["inv_1"],
     "handler": ["plain"],
     "without_handler": ["plain", ("plain", "former")],
@@ -266,9 +275,16 @@ def look(inbox: Inbox) -> None:
         shares.first_release(inbox, one.id)
         issues.newest_traceback(inbox, one.id)
         list(issues.failing_delivery_ids(inbox, one))
+        issues.count_replayable(inbox, one)
         issues.of_issue(inbox, DeliveryFilter(issue=one.id))
         deliveries.page(inbox, DeliveryFilter(issue=one.id), 10)
         issues.change_issue(inbox, one.id, issues.IssueState.ACKNOWLEDGED, at(301), who="alice")
+        issues.change_issue(inbox, one.id, issues.IssueState.SNOOZED, at(301), who="alice", more=2)
+    snoozes.snoozed_ids(inbox)
+    snoozes.count_dead_of_snoozed(inbox, 10)
+    snoozes.count_quarantined_of_snoozed(inbox)
+    issue_updates.update_issues(inbox, at(301))
+    for one in found:
         issues.change_issue(inbox, one.id, issues.IssueState.OPEN, at(301), who="alice")
     issues.issue_ids(inbox, found[0].id[:4])
     shares.known_issues(inbox, [one.id for one in found])
@@ -332,6 +348,7 @@ def change(inbox: Inbox) -> None:
     ids = [summary.id for summary in deliveries.page(inbox, DeliveryFilter(), 100)]
     operations.replay(inbox, ids, at(400), due=lambda number: at(400 + number))
     operations.replay(inbox, ids, at(400), handler="plain", only_failed=True)
+    operations.replay(inbox, ids, at(400), handler="plain", only_failed=True, failed_since=at(0))
     operations.replay(inbox, ids, at(400), handler="later", backfill=lambda *_: RunOptions("key"))
     operations.replay(inbox, ids, at(400), as_type="PingTest")
     operations.replay(inbox, ids, at(400), type_field="type", dry_run=True)

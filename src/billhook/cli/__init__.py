@@ -28,7 +28,7 @@ _COMMANDS = {
     "deploy": "Write the files that bring this app to production, for review.",
     "doctor": "Find out what is wrong, and what to do about it.",
     "events": "List the event types; with TYPE, its fields and a sample.",
-    "failures": "List what is wrong, by its bug; acknowledge, resolve and ignore issues.",
+    "failures": "List what is wrong, by its bug; acknowledge, snooze and resolve issues.",
     "handlers": "List, pause and resume handlers.",
     "metrics": "Print the metrics of the inbox in Prometheus' text format.",
     "notify": "Send what is due, or a test message, to the addresses notified of issues.",

@@ -23,12 +23,13 @@ from billhook.inbox import Inbox
 from billhook.inbox.operating.actions import Action, issues_acted_on, list_actions
 from billhook.inbox.reading.handler_shares import first_release, read_share
 from billhook.inbox.watching.conditions import number_text
-from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.issue_updates import resolves_text, update_issues
 from billhook.inbox.watching.issues import (
     Issue,
     IssueState,
     by_hour,
     change_issue,
+    count_replayable,
     find_issue,
     issue_ids,
     list_issues,
@@ -37,9 +38,10 @@ from billhook.inbox.watching.issues import (
 from billhook.inbox.watching.judgement import condition_of
 from billhook.inbox.watching.occurrences import IssueKind
 from billhook.inbox.watching.overview import read_overview
+from billhook.inbox.watching.snoozes import COUNTED, MOST_MORE
 from billhook.notify import read_addresses
 
-_SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
+_SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.SNOOZED)
 _SHORTEST_ID = 4
 _ids = click.argument("ids", type=TEXT, nargs=-1, required=True, metavar="ISSUE...")
 _reason = option("--reason TEXT", "The reason, shown wherever the issue is.")
@@ -58,6 +60,7 @@ def failures() -> None:
       billhook failures
       billhook failures show 3f1c0a9b2d4e
       billhook failures ack 3f1c0a9b2d4e --reason "the bank is down, ticket 4711"
+      billhook failures snooze 3f1c0a9b2d4e --for 2h
       billhook failures resolve 3f1c0a9b2d4e
     """
 
@@ -127,6 +130,7 @@ def show(id_: str, as_json: bool) -> None:
         hours = by_hour(inbox, [one], now).get(one.id)
         share, since_release = read_share(inbox, one), first_release(inbox, one.id)
         causes = find_causes(inbox, one)
+        resolves = resolves_text(one, count_replayable(inbox, one), now)
     if as_json:
         more = {
             "hours": hours,
@@ -142,6 +146,7 @@ def show(id_: str, as_json: bool) -> None:
         *_facts(one, now, hours or []),
         ("release", f"since {since_release}" if since_release else None),
         ("share", f"{share.text} of the handler's deliveries" if share else None),
+        ("resolves", resolves),
     ]
     for name, text in facts:
         if text:
@@ -195,18 +200,27 @@ def resolve(ids: tuple[str, ...], reason: str | None) -> None:
     _change(ids, "resolve", IssueState.RESOLVED, reason)
 
 
-@failures.command(short_help="Ignore an issue for a time.")
+@failures.command(short_help="Snooze an issue for a time, or until it happens more often.")
 @_ids
-@option("--for duration", "For how long: 90s, 30m, 2h, 7d or 1w.", DURATION, default="7d")
+@option(
+    "--for duration", "For how long: 90s, 30m, 2h, 7d or 1w. Default: 7d; with --until-more 30d.", DURATION
+)
+@option("--until-more N more", "Until it has happened N more times.", click.IntRange(1, MOST_MORE))
 @_reason
-def ignore(ids: tuple[str, ...], duration: timedelta, reason: str | None) -> None:
-    """Ignore issues for a time: each is open again when it happens after that.
+def snooze(ids: tuple[str, ...], duration: timedelta | None, more: int | None, reason: str | None) -> None:
+    """Snooze issues: nothing is sent about them, and they are no reason for a warning.
+
+    Each comes back by itself, as an issue that opens: at its time, unless nothing of it is left, or when it
+    has happened so many times more, whatever is first. What is critical is shown all the same.
 
     \b
-    Example:
-      billhook failures ignore 3f1c0a9b2d4e --for 2d --reason "a test customer"
+    Examples:
+      billhook failures snooze 3f1c0a9b2d4e --for 2h --reason "the bank is down until noon"
+      billhook failures snooze 3f1c0a9b2d4e --until-more 10
     """
-    _change(ids, "ignore", IssueState.IGNORED, reason, duration)
+    if duration is None and more is None:
+        duration = timedelta(days=7)
+    _change(ids, "snooze", IssueState.SNOOZED, reason, duration, more=more)
 
 
 def _change(
@@ -216,6 +230,7 @@ def _change(
     reason: str | None,
     duration: timedelta | None = None,
     to: str | None = None,
+    more: int | None = None,
 ) -> None:
     with open_inbox() as inbox:
         now = inbox.now()
@@ -225,9 +240,15 @@ def _change(
             raise click.BadParameter("that is beyond the year 9999", param_hint="--for") from None
         found = [_find(inbox, id_) for id_ in ids]  # all are checked before the first is changed
         for one in found:
+            if more is not None and one.kind not in COUNTED:
+                raise CliError(f"{one.id} does not happen a number of times: give the time with --for")
+        for one in found:
             with recording(inbox, what, f"issue {one.id}" + (f" to {to}" if to else "")):
-                change_issue(inbox, one.id, state, now, who=to or operator(), why=reason, until=until)
-            end = "" if until is None else f" until {format_time(until)} UTC"
+                change_issue(
+                    inbox, one.id, state, now, who=to or operator(), why=reason, until=until, more=more
+                )
+            changed = find_issue(inbox, one.id) or one
+            end = f" {changed.snooze_text}" if changed.snooze_text else ""
             click.echo(f"{one.id} is {state.value}{end}: {printable(_what(one))}")
 
 
@@ -272,7 +293,7 @@ def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, s
         ("by hour", blocks),
         ("deliveries", deliveries),
         (one.state.value, one.who_text if one.who else None),
-        ("until", f"{format_time(one.ignored_until)} UTC" if one.ignored_until else None),
+        ("comes back", one.snooze_text and one.snooze_text.removeprefix("until ")),
     ]
 
 

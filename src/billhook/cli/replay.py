@@ -84,9 +84,9 @@ def replay(
     """Handle deliveries again: those given by ID, or those that the options select.
 
     Handlers that failed or wait for a retry run again with all their attempts; one that succeeded runs again
-    only with --handler or --all-handlers. A quarantined delivery is parsed again, as is one without runs. A
-    delivery in conflict is selected only by its id, --conflicts or --as; one without a type only by --as or
-    --type-field, or if its type is in its body.
+    only with --handler or --all-handlers, and never with --failed-since. A quarantined delivery is parsed
+    again, as is one without runs. A delivery in conflict is selected only by its id, --conflicts or --as; one
+    without a type only by --as or --type-field, or if its type is in its body.
 
     Name the modules of your handlers in BILLHOOK_HANDLERS: then a run whose handler is not there is left as
     it is, and a handler that is newer than a delivery can be given it.
@@ -94,14 +94,17 @@ def replay(
     \b
     Examples:
       billhook deliveries replay --state dead --since 1d --dry-run
+      billhook deliveries replay --failed-since 2h --handler shop.chase --type PaymentFailed
       billhook deliveries replay --handler shop.chase --without-handler shop.chase --since 7d
       billhook deliveries replay --state dead --handler shop.dun --to shop.chase
       billhook deliveries replay --handler shop.chase --handled-since 3h --handled-until 1h
       billhook deliveries replay --source stripe --state quarantined --type-field type
       billhook deliveries replay 44 --as PaymentFailed
     """
-    _check_options(handler, to, as_type, type_field, all_handlers=all_handlers)
     connected, filters = load_subscribers(), selection.filter
+    _check_options(handler, to, as_type, type_field, all_handlers=all_handlers)
+    if filters.failed_since is not None and all_handlers:
+        raise click.UsageError("--failed-since selects runs that failed: leave out --all-handlers")
     first_run = _first_run(connected, filters, handler, to)
     if first_run is not None and handler in (filters.without_handler or ()) and filters.event_type is None:
         # Only these can be given to it, and the bodies of all others need not be read.
@@ -127,7 +130,7 @@ def replay(
             found = found._replace(which=printable(f"{found.which}{of} --to {quote(to)}"))
             change = partial(
                 take_over, inbox, now=now, handler=handler, to=to, to_names=names_of(connected, to),
-                options=first_run, only_failed=filters.issue is not None,
+                options=first_run, only_failed=bool(filters.issue or filters.failed_since),
             )  # fmt: skip
         else:
             failed = None
@@ -136,12 +139,14 @@ def replay(
                 one = find_issue(inbox, filters.issue)
                 failed = None if one is None else one.handler
             change = partial(
-                replay_these, inbox, now=now, handler=handler or failed, only_failed=failed is not None,
+                replay_these, inbox, now=now, handler=handler or failed,
+                only_failed=bool(failed or filters.failed_since), failed_since=filters.failed_since,
                 backfill=first_run, all_handlers=all_handlers, as_type=as_type, type_field=type_field,
                 is_missing=missing_from(connected),
             )  # fmt: skip
         done = selection.apply(inbox, found, change, ReplayResult())
-        nothing = _NOTHING_FAILED if handler is None and not all_handlers else _NOTHING_FINISHED
+        failed_alone = filters.failed_since is not None or (handler is None and not all_handlers)
+        nothing = _NOTHING_FAILED if failed_alone else _NOTHING_FINISHED
         unread = Counter[str]() if first_run is None else first_run.passed_over
         _report(selection, found.total, done, to, unread, nothing)
         _say_what_follows(inbox, connected, selection, done)
@@ -257,7 +262,7 @@ def _question(
 ) -> str:
     """Return the question before a replay, which names the handlers that succeeded and run again."""
     delivery_ids = selection.ids
-    if handler is None and not all_handlers:
+    if (handler is None and not all_handlers) or (to is None and selection.filter.failed_since is not None):
         return "Replay {}?"
     if to is not None:
         lost = "delivery.once() knows nothing of what it did: its effects are made again"

@@ -21,7 +21,7 @@ from billhook.handlers.registered import left_alone, missing_from
 from billhook.inbox.operating.actions import ActionRecorder, recorded
 from billhook.inbox.operating.operations import ReplayResult, replay
 from billhook.inbox.operating.takeover import passed_over
-from billhook.inbox.reading.deliveries import ListedDelivery, details
+from billhook.inbox.reading.deliveries import ListedDelivery, details, handler_names
 from billhook.inbox.watching.handler_backlogs import HandlerBacklog
 from billhook.inbox.watching.judgement import Severity
 from billhook.inbox.watching.overview import PeriodFigures, read_periods
@@ -100,6 +100,12 @@ class DashboardContext:
         return recorded(self.inbox, self.visitor, what, which, self.now)
 
 
+def stored_and_loaded(context: DashboardContext) -> list[str]:
+    """Return the names of the handlers that are loaded or have runs, in order."""
+    loaded = {handler.name for handler in context.state.handlers.every()}
+    return sorted(loaded.union(handler_names(context.inbox)))
+
+
 def tone(state: str) -> str:
     """Return the colour of a state; a quiet one for states that need no attention."""
     return _TONES.get(state, "quiet")
@@ -132,23 +138,26 @@ def replay_batches(
     *,
     rate: float | None = None,
     handler: str | None = None,
+    failed_since: datetime | None = None,
     again: bool = False,
 ) -> ReplayResult:
     """Replay deliveries, a transaction for each batch. With a rate, each run is due when its turn comes.
 
-    Failed runs are replayed; with `again` also those that `handler` finished well. Without it, a run that
-    succeeds between the page that showed it as failed and the form is not made twice. The due times keep the
-    rate without a request or process that waits, and after a restart. Runs with an order key are due in their
-    order instead. A run whose handler is not there stays as it is.
+    Failed runs are replayed, with `failed_since` those that failed since then; with `again` also those that
+    `handler` finished well. Without it, a run that succeeds between the page that showed it as failed and the
+    form is not made twice. The due times keep the rate without a request or process that waits, and after a
+    restart. Runs with an order key are due in their order instead. A run whose handler is not there stays as
+    it is.
     """
     done, now, inbox = ReplayResult(), context.now, context.inbox
     is_missing = missing_from(context.state.handlers)
     with context.recorded("replay", which) as recorder:
         for batch in batches:
-            due = None if rate is None else partial(_due_at, now, rate, done.runs)
+            due = None if rate is None else partial(replay_due_at, now, rate, done.runs)
             changed = replay(
-                inbox, batch, now, handler=handler, only_failed=not again, due=due, is_missing=is_missing
-            )
+                inbox, batch, now, handler=handler, only_failed=not again, failed_since=failed_since, due=due,
+                is_missing=is_missing,
+            )  # fmt: skip
             recorder.add(changed.deliveries, batch)
             done += changed
             inbox.waker.wake()
@@ -158,7 +167,8 @@ def replay_batches(
 _NOTHING_FAILED = "Nothing was replayed: no handler of these deliveries failed."
 
 
-def _due_at(start: datetime, rate: float, before: int, index: int) -> datetime:
+def replay_due_at(start: datetime, rate: float, before: int, index: int) -> datetime:
+    """Return when a run of a replay at a rate is due: the index-th after those before."""
     return start + timedelta(seconds=(before + index) / rate)
 
 

@@ -47,7 +47,7 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/failures", "failures", handlers.show_failures, "GET"),
     ("/failures/<issue_id>", "issue", handlers.show_issue, "GET"),
     ("/failures/<issue_id>/replay", "replay_issue", handlers.replay_issue, "POST"),
-    ("/failures/<issue_id>/<any(ack, resolve, ignore):verb>", "change_issue", handlers.change, "POST"),
+    ("/failures/<issue_id>/<any(ack, resolve, snooze):verb>", "change_issue", handlers.change, "POST"),
     ("/handlers", "handlers", handlers.show_handlers, "GET"),
     ("/handler", "handler", handlers.show_handler, "GET"),
     ("/handlers/pause", "pause", handlers.pause, "POST"),

@@ -15,12 +15,18 @@ from typing import Any, NamedTuple
 from flask import Response, abort, request, url_for
 
 from billhook.clock import parse_time
-from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
+from billhook.dashboard.context import (
+    DashboardContext,
+    describe,
+    parse_rate,
+    replay_batches,
+    stored_and_loaded,
+)
 from billhook.events import EVENT_TYPES
 from billhook.handlers.registered import left_alone, missing_from, names_of
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.operating.operations import ReplayResult, replay
-from billhook.inbox.reading.deliveries import count, handler_names, id_batches, in_batches, with_runs
+from billhook.inbox.reading.deliveries import count, id_batches, in_batches, with_runs
 from billhook.inbox.reading.search_scope import page_with_unread, read_scope, search_bound
 from billhook.inbox.running.filters import FILTERS, SHOWN_STATES, STATES
 from billhook.inbox.watching.conditions import number_text
@@ -68,13 +74,14 @@ class FilterForm(NamedTuple):
     def replay_commands(self) -> tuple[str | None, str | None]:
         """The command that replays the same deliveries, and the one that calls a handler again.
 
-        `replay` does with `--handler` what succeeded too, so it is the second then; it has no `--twins`, and
-        asks for a filter.
+        `replay` does with `--handler` what succeeded too, so it is the second then, but for `--failed-since`;
+        it has no `--twins`, and asks for a filter.
         """
         if not self.fields or "twins" in self.fields:
             return None, None
         command = f"deliveries replay{self.options}"
-        return (None, f"{command} --dry-run") if "handler" in self.fields else (command, None)
+        calls_again = "handler" in self.fields and "failed-since" not in self.fields
+        return (None, f"{command} --dry-run") if calls_again else (command, None)
 
     @property
     def first_runs_command(self) -> str | None:
@@ -151,7 +158,6 @@ def show_list(context: DashboardContext) -> Response:
         found = page_with_unread(inbox, form.filter, PAGE + 1, previous_id)
     shown = with_runs(inbox, found[:PAGE])
     more = len(found) > PAGE or previous_id is not None
-    loaded = {handler.name for handler in context.state.handlers.every()}
     return context.render(
         "deliveries.html",
         form=form,
@@ -168,7 +174,7 @@ def show_list(context: DashboardContext) -> Response:
         filters=FILTERS.values(),
         types=sorted(EVENT_TYPES),
         states=SHOWN_STATES,
-        handlers=sorted(loaded.union(handler_names(inbox))),
+        handlers=stored_and_loaded(context),
     )
 
 
@@ -232,7 +238,9 @@ def replay_selected(context: DashboardContext) -> Response:
         if number > MOST_REPLAYED:
             abort(400, f"These are more than {MOST_REPLAYED:,} deliveries: use the command, or more filters.")
         batches, which = id_batches(context.inbox, form.filter), form.filter.as_options or "all"
-    done = replay_batches(context, batches, which, rate=rate)
+    since = None if ids else form.filter.failed_since
+    handler = None if since is None else form.filter.handler
+    done = replay_batches(context, batches, which, rate=rate, handler=handler, failed_since=since)
     tone = "good" if done.deliveries else "warn"
     return context.pages.redirect(url_for(".deliveries", **form.fields), describe(context, done), tone)
 

@@ -7,7 +7,7 @@ issues, and one with what an operator can do about it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from shlex import quote
 from typing import NamedTuple
 
@@ -26,6 +26,8 @@ from billhook.dashboard.context import (
     parse_rate,
     read_range,
     replay_batches,
+    replay_due_at,
+    stored_and_loaded,
 )
 from billhook.doctor.causes import find_causes
 from billhook.doctor.runbook import read_runbook
@@ -40,13 +42,16 @@ from billhook.inbox.operating.operations import ReplayResult
 from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import handler_names
 from billhook.inbox.reading.handler_shares import first_release, read_share
-from billhook.inbox.watching.handler_backlogs import HandlerBacklog
+from billhook.inbox.watching.handler_backlogs import HandlerBacklog, read_handler_backlogs
+from billhook.inbox.watching.issue_updates import resolves_text
 from billhook.inbox.watching.issues import (
     RESOLVES_ITSELF,
     Issue,
     IssueState,
+    Replayable,
     by_hour,
     change_issue,
+    count_replayable,
     failing_delivery_ids,
     find_issue,
     list_issues,
@@ -55,11 +60,12 @@ from billhook.inbox.watching.issues import (
 from billhook.inbox.watching.judgement import condition_of
 from billhook.inbox.watching.occurrences import IssueKind
 from billhook.inbox.watching.overview import HandlerFigures, PeriodFigures, percentile, read_overview
+from billhook.inbox.watching.snoozes import COUNTED, MOST_MORE
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 
 _ISSUE_TONES = {
     IssueState.ACKNOWLEDGED: "accent",
-    IssueState.IGNORED: "quiet",
+    IssueState.SNOOZED: "quiet",
     IssueState.RESOLVED: "good",
 }
 
@@ -78,6 +84,8 @@ def show_failures(context: DashboardContext) -> Response:
         resolved=[one for one in every if one.state is IssueState.RESOLVED],
         critical=any(issue_tone(one) == "bad" for one in every),
         courses=courses(context, every),
+        handlers=stored_and_loaded(context),
+        types=sorted(EVENT_TYPES),
     )
 
 
@@ -86,6 +94,7 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
     one = _find(context, issue_id)
     paused = bool(context.inbox.paused_handlers(one.subject))
     title, text = read_runbook()[condition_of(one.kind).runbook]
+    left = count_replayable(context.inbox, one)
     return context.render(
         "issue.html",
         issue=one,
@@ -94,12 +103,27 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         share=read_share(context.inbox, one),
         causes=find_causes(context.inbox, one),
         since_release=first_release(context.inbox, one.id),
-        steps=list(_steps(one, paused=paused)),
+        steps=list(_steps(one, left, paused=paused)),
+        left=left,
+        pace=_pace(context, one, left),
+        resolves=resolves_text(one, left, context.now),
         has_handler=one.handler is not None,
+        has_number=one.kind in COUNTED,
         gone=_remedy(context, one.handler),
         others=sorted(each.name for each in context.state.handlers.every()),
         runbook=(title, in_program(text)),
     )
+
+
+def _pace(context: DashboardContext, one: Issue, left: Replayable) -> str | None:
+    """Return how long a replay takes at the pace of the last minutes; None if no run ended in them."""
+    with context.inbox.database.read() as connection:
+        every = read_handler_backlogs(connection, context.now, context.inbox.limits())
+    backlog = next((each for each in every if each.name == one.handler), None)
+    if backlog is None or not backlog.per_second or not left.number:
+        return None
+    seconds = (backlog.unfinished + left.dead) / backlog.per_second
+    return f"{60 * backlog.per_second:,.3g} a minute lately: all are through in {format_duration(seconds)}"
 
 
 def _remedy(context: DashboardContext, name: str | None) -> str | None:
@@ -110,17 +134,19 @@ def _remedy(context: DashboardContext, name: str | None) -> str | None:
     return missing_remedy(name)
 
 
-def _steps(one: Issue, *, paused: bool) -> Iterator[str]:
+def _steps(one: Issue, left: Replayable, *, paused: bool) -> Iterator[str]:
     """Yield what an operator can do about an issue, the next step first.
 
-    An open one is acknowledged; then its handler is resumed, and its deliveries are replayed; an
-    issue without any is resolved.
+    A paused handler is resumed, or what is replayed waits for it. What is dead is replayed before anything is
+    said of the issue; what is retried anyway after it. One without either is resolved.
     """
-    if one.state is IssueState.OPEN:
-        yield "ack"
     if one.handler is not None and paused:
         yield "resume"
-    if one.deliveries:
+    if left.dead:
+        yield "replay"
+    if one.state is IssueState.OPEN:
+        yield "ack"
+    if left.retried and not left.dead:
         yield "replay"
     if one.state is not IssueState.RESOLVED:
         yield "resolve"
@@ -128,31 +154,44 @@ def _steps(one: Issue, *, paused: bool) -> Iterator[str]:
         yield "pause"
     if one.state not in (IssueState.OPEN, IssueState.ACKNOWLEDGED):
         yield "ack"
-    yield "ignore"
+    yield "snooze"
 
 
 _STATES = {
     "ack": IssueState.ACKNOWLEDGED,
     "resolve": IssueState.RESOLVED,
-    "ignore": IssueState.IGNORED,
+    "snooze": IssueState.SNOOZED,
 }
 
 
 def change(context: DashboardContext, issue_id: str, verb: str) -> Response:
-    """Acknowledge or resolve an issue, or ignore it for a time, and return to its page."""
-    one, state, until = _find(context, issue_id), _STATES[verb], None
-    if state is IssueState.IGNORED:
-        try:
-            until = context.now + parse_duration(request.form.get("duration", "").strip() or "7d")
-        except (ValueError, OverflowError):
-            abort(400, "The time to ignore it is a duration such as 90s, 30m, 2h or 7d.")
+    """Acknowledge, resolve or snooze an issue, and return to its page."""
+    one, state = _find(context, issue_id), _STATES[verb]
+    until, more = _read_snooze(context, one) if state is IssueState.SNOOZED else (None, None)
     # Another may work on it; who resolves or ignores it is the visitor, though the form may say another.
     worked_on_by = context.reason("to") if state is IssueState.ACKNOWLEDGED else ""
     who, why = worked_on_by or context.visitor, context.reason() or None
     with context.recorded(verb, f"issue {one.id}"):
-        change_issue(context.inbox, one.id, state, context.now, who=who, why=why, until=until)
-    shown = f"The issue is {state.value}" + (f" until {until:%Y-%m-%d %H:%M} UTC." if until else ".")
+        change_issue(context.inbox, one.id, state, context.now, who=who, why=why, until=until, more=more)
+    snoozed = _find(context, one.id).snooze_text
+    shown = f"The issue is {state.value}" + (f" {snoozed}." if snoozed else ".")
     return context.pages.redirect(url_for(".issue", issue_id=one.id), shown)
+
+
+def _read_snooze(context: DashboardContext, one: Issue) -> tuple[datetime | None, int | None]:
+    """Read until when the form snoozes an issue, and until how many more occurrences; default: 7 days."""
+    more, duration = (request.form.get(name, "").strip() for name in ("more", "duration"))
+    if more and not (more.isascii() and more.isdecimal() and 0 < int(more) <= MOST_MORE):
+        abort(400, f"How many more times it happens is a number from 1 to {MOST_MORE:,}.")
+    if more and one.kind not in COUNTED:
+        abort(400, "This issue does not happen a number of times: give a time.")
+    number = int(more) if more else None
+    if number is not None and not duration:
+        return None, number
+    try:
+        return context.now + parse_duration(duration or "7d"), number
+    except (ValueError, OverflowError):
+        abort(400, "The time to snooze it is a duration such as 90s, 30m, 2h or 7d.")
 
 
 def replay_issue(context: DashboardContext, issue_id: str) -> Response:
@@ -165,6 +204,9 @@ def replay_issue(context: DashboardContext, issue_id: str) -> Response:
     else:
         done = replay_batches(context, batches, f"issue {one.id}", rate=rate, handler=one.handler)
     tone, then = ("good", f" {RESOLVES_ITSELF}.") if done.deliveries else ("warn", "")
+    if rate is not None and done.runs > 1:
+        last_at = replay_due_at(context.now, rate, 0, done.runs - 1)
+        then = f" The last of them is due at {last_at:%Y-%m-%d %H:%M:%S} UTC.{then}"
     return context.pages.redirect(
         url_for(".issue", issue_id=one.id), describe(context, done, to) + then, tone
     )

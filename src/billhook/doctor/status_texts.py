@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from billhook.clock import format_ago
+from billhook.clock import format_ago, short_time
 from billhook.events import EVENT_TYPES
 from billhook.inbox.counting.counts import OTHER_TYPES
 from billhook.inbox.watching.conditions import number_text
@@ -51,8 +51,7 @@ def through_text(backlog: HandlerBacklog, now: datetime) -> str:
     Where all that is left waits for a time, that time: `retried at 18:45`.
     """
     if backlog.only_retrying and backlog.through_at is not None:
-        at = backlog.through_at
-        when = f"{at:%H:%M}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
+        when = short_time(backlog.through_at, now)
         return f"retried {'at' if backlog.retrying == 1 else 'until'} {when}"
     text = format_ago(backlog.through_at, now)
     return text.replace("in ", "in more than ", 1) if backlog.through_at_least else text

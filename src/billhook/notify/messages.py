@@ -21,7 +21,7 @@ MOST_PER_HOUR = 10
 """The last of these in an hour is a summary of all that is left."""
 _LISTED = 20
 _LATER = timedelta(minutes=5)
-"""An issue that opens so long after it was first seen was resolved or ignored before: it opens again."""
+"""An issue that opens so long after it was first seen was resolved or snoozed before: it opens again."""
 
 
 class Message(NamedTuple):

@@ -48,6 +48,8 @@ def test_every_filter_selects(run, shop):
         "--handled-since 1h --handler send": [2],
         "--handled-until 1h": [],
         "--release 2.4": [],
+        "--failed-since 1h --handler send": [2],
+        "--failed-since 1h --handler book": [],
         "--handled-since 2020-01-01 --handled-until 2999-01-01 --type PaymentFailed": [1],
     }
     tested = {word for line in selected for word in line.split()} | {"--issue"}  # by test_failures.py

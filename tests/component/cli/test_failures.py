@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import insert, literal, select
@@ -12,6 +13,7 @@ from billhook import Handlers
 from billhook.cli.context import operator
 from billhook.events import InvoiceApproved
 from billhook.extension import get_state
+from billhook.inbox import WorkerRecord
 from billhook.inbox.operating.actions import list_actions
 from billhook.inbox.tables.schema import issue
 from support.apps import deliver
@@ -114,16 +116,44 @@ def test_what_operators_say_is_kept_and_recorded(cli, failing, run):
 
     cli("ack", id_, "--to", "grace", "--reason", "ticket 7")
     shown = cli("show", id_).stdout
-    cli("ignore", id_, "--for", "2h")
+    cli("snooze", id_, "--for", "2h")
     cli("resolve", id_)
 
     assert "acknowledged  grace works on it: ticket 7" in shown
     assert cli().stderr == "2 deliveries are dead still: `billhook deliveries list --state dead`\n"
     assert "KeyError" in cli("list", "--state", "resolved").stdout
     recorded = [(one.who, one.what, one.which) for one in list_actions(get_state(failing).inbox, 10)]
-    which = {"resolve": f"issue {id_}", "ignore": f"issue {id_}", "ack": f"issue {id_} to grace"}
+    which = {"resolve": f"issue {id_}", "snooze": f"issue {id_}", "ack": f"issue {id_} to grace"}
     assert recorded == [(operator(), what, told) for what, told in which.items()]
     assert run("actions").stdout.count("(KeyError: …)") == 3
+
+
+def test_an_issue_is_snoozed_until_its_time_or_its_number(cli, failing):
+    id_ = ids(cli)["failure"]
+
+    given = ([], ["--for", "2h"], ["--until-more", "10"], ["--for", "2h", "--until-more", "1"])
+    told = [re.sub(r"20[\d-]+ [\d:]+", "TIME", cli("snooze", id_, *until).stdout) for until in given]
+
+    end = "TIME UTC: KeyError: … (cli/test_failures.py:24 in book)\n"
+    assert [each.removeprefix(f"{id_} is snoozed until ") for each in told] == [
+        end, end, f"10 more, or {end}", f"1 more, or {end}",
+    ]  # fmt: skip
+    shown = cli("show", id_).stdout
+    assert re.search(r"comes back  1 more, or 20[\d-]+ [\d:]+ UTC", shown)
+    (listed,) = (one for one in json.loads(cli("list", "--json").stdout) if one["id"] == id_)
+    assert (listed["state"], listed["snoozed_more"]) == ("snoozed", 1)
+    assert "0 is not in the range" in cli("snooze", id_, "--until-more", "0", code=2).stderr
+
+
+def test_an_issue_of_a_state_is_snoozed_for_a_time_alone(cli, failing):
+    inbox, at = get_state(failing).inbox, datetime.now(UTC)
+    inbox.record_worker(WorkerRecord("gone", "worker", 1, at - timedelta(hours=1)), at - timedelta(hours=1))
+    id_ = ids(cli)["worker"]
+
+    refused = cli("snooze", id_, "--until-more", "10", code=1)
+    cli("snooze", id_, "--for", "2h")
+
+    assert f"{id_} does not happen a number of times: give the time with --for" in refused.stderr
 
 
 def test_the_beginning_of_an_id_is_enough_where_it_is_of_one_issue(cli, failing):

@@ -72,6 +72,24 @@ def test_a_replay_that_fails_again_keeps_both_failures(run, shop):
     assert [len(one["failures"]) for one in shown["runs"] if one["handler"] == "send"] == [2]
 
 
+def test_what_failed_since_a_time_is_replayed_and_what_succeeded_is_not(run, shop):
+    shop.broken = False
+
+    counted = run("deliveries", "replay", "--failed-since", "1h", "--handler", "send", "--dry-run")
+    of_others = run("deliveries", "replay", "--failed-since", "1h", "--handler", "book", "--yes")
+    later = run("deliveries", "replay", "--failed-since", "2999-01-01", "--yes")
+    both = run("deliveries", "replay", "--failed-since", "1h", "--all-handlers")
+    asked = run("deliveries", "replay", "--failed-since", "1h", "--handler", "send", stdin="y\n")
+
+    assert counted.stdout.startswith("1 of 1 delivery would be replayed: 1 run would be due again")
+    assert of_others.stdout.startswith(later.stdout.strip())
+    assert later.stdout == "no deliveries match\n"
+    assert "--failed-since selects runs that failed: leave out --all-handlers" in both.stderr
+    assert "Replay 1 delivery? [y/N]" in asked.stderr
+    assert "Effects of handlers" not in asked.stderr
+    assert shop.handle() == ["send"]
+
+
 def test_all_handlers_includes_those_that_succeeded(run, shop):
     shop.broken = False
 

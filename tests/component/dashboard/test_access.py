@@ -28,7 +28,7 @@ ACTIONS = {
     "failures/<issue_id>/replay": {},
     "failures/<issue_id>/ack": {"why": "ticket 7"},
     "failures/<issue_id>/resolve": {},
-    "failures/<issue_id>/ignore": {"duration": "2h"},
+    "failures/<issue_id>/snooze": {"duration": "2h"},
     "handlers/pause": {"handler": "shop.book"},
     "handlers/resume": {"handler": "shop.book"},
 }
@@ -123,9 +123,9 @@ def test_the_list_of_actions_is_complete(site):
         if rule.endpoint.startswith("billhook_dashboard") and "POST" in rule.methods
     }
 
-    verbs = "<any(ack, resolve, ignore):verb>"
+    verbs = "<any(ack, resolve, snooze):verb>"
     assert posts == {
-        "/billhook/" + re.sub("(ack|resolve|ignore)$", verbs, path.replace("1", "<int:delivery_id>"))
+        "/billhook/" + re.sub("(ack|resolve|snooze)$", verbs, path.replace("1", "<int:delivery_id>"))
         for path in ACTIONS
     }
 

@@ -93,6 +93,34 @@ def test_what_has_grown_since_it_was_counted_is_asked_about_again(failing):
     assert done == "Replayed: 4 runs are due again."
 
 
+def test_all_that_failed_since_a_time_is_counted_first_and_then_replayed(failing):
+    failing.broken.clear()
+    form = failing.get("failures").text.partition("Replay all that failed since")[2].partition("</form>")[0]
+
+    fields = {"scope": "all", "failed-since": "2h", "handler": "shop.book", "type": ""}
+    preview = failing.post("deliveries/replay", **fields)
+    kept = dict(
+        re.findall(r'type="hidden" name="([\w-]+)" value="([^"]*)"', preview.text.partition("<main")[2])
+    )
+    none = failing.post("deliveries/replay", **{**fields, "failed-since": "2999-01-01"})
+    of_another = failing.post("deliveries/replay", **{**fields, "handler": "shop.mail"})
+    kept.pop("csrf_token")
+    done = failing.act("deliveries/replay/confirmed", **kept)
+    failing.state.handle_due()
+
+    assert re.findall('name="([a-z-]+)"', form) == list(fields)
+    assert "<option>shop.book</option>" in form
+    assert "Replay 3 deliveries?" in preview.text
+    shown = " ".join(html.unescape(re.sub("<[^>]+>", "", preview.text)).split())
+    assert re.search(r"What failed since 20[\d-]+ [\d:]+ UTC of shop\.book, and is dead or waits", shown)
+    command = r"deliveries replay --failed-since 20\S+ --handler shop\.book"
+    assert re.search(command, shown) or re.search(r"replay --handler shop\.book --failed-since 20\S+", shown)
+    assert "Replay 0 deliveries?" in none.text
+    assert "Replay 0 deliveries?" in of_another.text
+    assert done == "Replayed: 3 runs are due again."
+    assert [status(failing, one) for one in (1, 2, 3)] == ["done"] * 3
+
+
 def test_at_a_rate_each_run_is_due_at_its_own_time(failing, where):
     before = datetime.now(UTC)
 
@@ -220,9 +248,10 @@ def test_an_issue_is_replayed_and_no_other(failing):
     done = failing.act(f"failures/{issue.id}/replay", rate="1000")
     gone = failing.post(f"failures/{'0' * 12}/replay")
 
-    assert done == (
-        "Replayed: 3 runs are due again. The issue resolves itself when none of its runs is dead or retried, "
-        "after an hour of quiet."
+    assert re.fullmatch(
+        r"Replayed: 3 runs are due again\. The last of them is due at 20[\d-]+ [\d:]+ UTC\. "
+        r"The issue resolves itself when none of its runs is dead or retried, after an hour of quiet\.",
+        done,
     )
     assert status(failing, other) == "retrying"
     assert gone.status_code == 404
@@ -249,10 +278,50 @@ def test_an_issue_has_one_next_step_that_follows_from_what_was_done(failing):
 
     assert found == [
         ["Acknowledge"],
-        ["Replay its deliveries"],
+        ["Replay 3 runs before their retry"],
         ["Resume the handler"],
-        ["Replay its deliveries"],
+        ["Replay 3 runs before their retry"],
     ]
+
+
+def steps_of(page: str) -> list[str]:
+    """The buttons of an issue's page in their order."""
+    shown = page.partition("What to do")[2].partition("The newest failure")[0]
+    return re.findall(r"<summary>([^<:]+)", shown)
+
+
+def test_what_is_dead_is_replayed_before_anything_is_said_of_its_issue(site):
+    made = site(BILLHOOK_RETRY_SCHEDULE_SECONDS=[])
+    made.broken.append(KeyError("no ledger"))
+    for number in range(2):
+        made.deliver(APPROVED.replace(b"inv_1", b"inv_%d" % number))
+    (issue,) = made.issues()
+    path = f"failures/{issue.id}"
+
+    before, shown = made.get(path).text, " ".join(made.text(path).split())
+    made.broken.clear()
+    at_a_rate = made.act(f"{path}/replay", rate="0.5")
+    again = made.act(f"{path}/replay")
+    made.state.handle_due()
+    after = " ".join(made.text(path).split())
+
+    assert steps_of(before)[:2] == ["Replay 2 dead runs", "Acknowledge"]
+    assert re.search(
+        r"2 runs of shop\.book; [\d.]+ a minute lately: all are through in \d+ (s|min|ms)", shown
+    )
+    assert "resolves when its 2 runs are no longer dead or retried, after an hour of quiet" in shown
+    assert re.search(r"due again\. The last of them is due at 20[\d-]+ [\d:]+ UTC\. The issue", at_a_rate)
+    assert again == "Nothing was replayed: no handler of these deliveries failed."
+    assert steps_of(made.get(path).text)[0] == "Acknowledge"
+    assert re.search(r"resolves at [\d :-]+, unless it happens again", after)
+
+
+def test_a_quarantined_delivery_is_replayed_before_anything_is_said_of_its_issue(site):
+    made = site()
+    made.deliver(b"{", "InvoiceApproved")
+    (issue,) = made.issues()
+
+    assert steps_of(made.get(f"failures/{issue.id}").text)[:2] == ["Replay 1 delivery", "Acknowledge"]
 
 
 def test_a_failed_run_links_to_its_issue_once_there_is_one(failing):
@@ -267,26 +336,29 @@ def test_a_failed_run_links_to_its_issue_once_there_is_one(failing):
     ]
 
 
-def test_an_issue_is_acknowledged_ignored_and_resolved(failing):
+def test_an_issue_is_acknowledged_snoozed_and_resolved(failing):
     (issue,) = failing.issues()
     path = f"failures/{issue.id}"
 
     told = [
         failing.act(f"{path}/ack", to="grace", why=" ticket\n7 "),
         failing.get("failures").text.count("grace works on it: ticket 7"),
-        failing.act(f"{path}/ignore", duration="2h"),
+        failing.act(f"{path}/snooze", duration="2h"),
         failing.act(f"{path}/resolve", why="", to="grace"),
     ]
 
     assert told[0] == "The issue is acknowledged."
-    assert re.fullmatch(r"The issue is ignored until 20\d\d-\d\d-\d\d \d\d:\d\d UTC\.", told[2])
+    assert re.fullmatch(r"The issue is snoozed until 20\d\d-\d\d-\d\d \d\d:\d\d UTC\.", told[2])
     assert (told[1], told[3]) == (1, "The issue is resolved.")
     assert [row[:3] for row in recorded(failing)] == [
-        ("alice", verb, f"issue {issue.id}") for verb in ("resolve", "ignore", "ack")
+        ("alice", verb, f"issue {issue.id}") for verb in ("resolve", "snooze", "ack")
     ]
     assert failing.get("actions").text.count(f'/failures/{issue.id}"><bdi>KeyError: …</bdi></a>') == 3
     assert (failing.issues()[0].who, failing.issues()[0].why) == ("alice", None)
-    assert failing.post(f"{path}/ignore", duration="soon").status_code == 400
+    for fields in ({"duration": "soon"}, {"more": "0"}, {"more": "many"}, {"more": "1001"}, {"more": "-1"}):
+        assert failing.post(f"{path}/snooze", **fields).status_code == 400
+    assert failing.act(f"{path}/snooze", more="10").startswith("The issue is snoozed until 10 more, or 20")
+    assert re.search(r"snoozed\s+until 10 more, or 20", failing.text(path))
     assert failing.post(f"{path}/delete").status_code == 404
 
 

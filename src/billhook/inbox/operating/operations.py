@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -33,6 +32,8 @@ from billhook.basics.type_names import is_reading
 from billhook.inbox.counting.counts import above_watermark, keeping
 from billhook.inbox.counting.retention import FINISHED
 from billhook.inbox.inbox import Inbox
+from billhook.inbox.operating.batches import BatchResult, change_states, states_of, transaction
+from billhook.inbox.running.filters import has_failed_since
 from billhook.inbox.running.leases import NOT_CLAIMED
 from billhook.inbox.running.limits import forget_errors
 from billhook.inbox.running.ordering import OrderKey, release_next, with_names
@@ -41,7 +42,7 @@ from billhook.inbox.running.runs import finish_deliveries
 from billhook.inbox.running.superseding import discard_superseded
 from billhook.inbox.running.unread import STORED_COLUMNS
 from billhook.inbox.tables.handler_names import has_name_of, stored_names
-from billhook.inbox.tables.locks import lock_counts, lock_deliveries, lock_order
+from billhook.inbox.tables.locks import lock_order
 from billhook.inbox.tables.records import RunOptions, RunPlan, StoredDelivery
 from billhook.inbox.tables.schema import IDENTIFIERS, NO_IDENTIFIERS, NO_REASON, delivery, failure, run
 from billhook.inbox.tables.sql import in_states, in_values
@@ -63,63 +64,6 @@ _BODIES = 50
 """Bodies that are in memory at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """What was done to some deliveries; results of batches can be added."""
-
-    deliveries: int = 0
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
-
-
-@contextmanager
-def _transaction(
-    inbox: Inbox, delivery_ids: Sequence[int], *, dry_run: bool, any_order: bool = False
-) -> Iterator[Connection]:
-    """Open a transaction with the locks of counts, of these deliveries, and of their order or `any_order`.
-
-    Locked before reading: a worker may be settling them. For a `dry_run` open a snapshot.
-    """
-    with inbox.database.read() if dry_run else inbox.database.write() as connection:
-        if not dry_run:
-            lock_counts(connection)
-            lock_order(connection, None if any_order else delivery_ids)
-            lock_deliveries(connection, delivery_ids)
-        yield connection
-
-
-def _states(
-    connection: Connection,
-    delivery_ids: Sequence[int],
-    *among: DeliveryState,
-    which: ColumnElement[bool] | None = None,
-) -> dict[int, DeliveryState]:
-    """Return the states of those of the deliveries that are in one of these, and `which` holds for."""
-    query = select(delivery.c.id, delivery.c.state).where(
-        in_values(delivery.c.id, delivery_ids), in_states(delivery.c.state, *among)
-    )
-    if which is not None:
-        query = query.where(which)
-    return {row.id: DeliveryState(row.state) for row in connection.execute(query)}
-
-
-def _change(
-    connection: Connection,
-    states: Mapping[int, DeliveryState],
-    delivery_ids: Collection[int],
-    after: DeliveryState,
-    **values: Any,
-) -> None:
-    """Set the state of these deliveries; `states` has their present ones. Raises IllegalTransition."""
-    before = {states[delivery_id] for delivery_id in delivery_ids}
-    for state in before:
-        check(state, after)
-    if before:
-        same = (in_values(delivery.c.id, delivery_ids), in_states(delivery.c.state, *sorted(before)))
-        connection.execute(update(delivery).where(*same).values(state=after.value, **values))
-
-
 Backfill = Callable[[StoredDelivery, Collection[str]], RunOptions | None]
 """Options of a new run, for a delivery and the names of handlers with runs of it; None for no run."""
 IsMissing = Callable[[str, str], bool]
@@ -127,7 +71,7 @@ IsMissing = Callable[[str, str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayResult(_Result):
+class ReplayResult(BatchResult):
     """Deliveries replayed; of them `requeued` to be planned again; runs made due again; runs `added`.
 
     `missing` are the runs that are left as they are because their handler is not there, by its name. Of
@@ -150,6 +94,7 @@ def replay(
     *,
     handler: str | None = None,
     only_failed: bool = False,
+    failed_since: datetime | None = None,
     backfill: Backfill | None = None,
     all_handlers: bool = False,
     as_type: str | None = None,
@@ -175,18 +120,19 @@ def replay(
     # Before the transaction: what it calls may be the user's code.
     first = _first_runs(inbox, delivery_ids, handler, backfill) if handler and backfill else {}
     # New runs may be ordered: then the lock is that of any order.
-    with _transaction(inbox, delivery_ids, dry_run=dry_run, any_order=backfill is not None) as connection:
+    with transaction(inbox, delivery_ids, dry_run=dry_run, any_order=backfill is not None) as connection:
         replayable = (*_HANDLED, DeliveryState.QUARANTINED)
         readable = or_(delivery.c.event_type != "", delivery.c.type_field.is_not(None))
         which = None if as_type is not None else readable
         if type_field is not None:
             which = and_(delivery.c.event_type == "", delivery.c.conflict_of.is_(None))
-        states = _states(connection, delivery_ids, *replayable, which=which)
+        states = states_of(connection, delivery_ids, *replayable, which=which)
         again: Sequence[Any] = ()
         plans: list[RunPlan] = []
         missing: Counter[str] = Counter()
         if as_type is None:
-            own = (in_values(run.c.delivery_id, states), _which(handler, all_handlers, only_failed))
+            own = [in_values(run.c.delivery_id, states), _which(handler, all_handlers, only_failed)]
+            own += [has_failed_since(failed_since)] if failed_since is not None else []
             again = connection.execute(select(*_RUN_COLUMNS).where(*own).order_by(run.c.id)).all()
             again, missing = _without_missing(connection, again, is_missing)
             plans = _first_plans(connection, states, handler, first) if handler and first else []
@@ -199,8 +145,8 @@ def replay(
             if as_type is not None:
                 named = {"event_type": as_type, "sent_as": sent_as}
             with keeping(connection, states, inbox.known_types):
-                _change(connection, states, finished, DeliveryState.PLANNED, **NO_REASON)
-                _change(connection, states, requeued, DeliveryState.RECEIVED, **NO_REASON, **named)
+                change_states(connection, states, finished, DeliveryState.PLANNED, **NO_REASON)
+                change_states(connection, states, requeued, DeliveryState.RECEIVED, **NO_REASON, **named)
                 _make_due(connection, again, now, due)
             # What is discarded once more is counted once more: it is not a part of what `keeping` compares.
             _in_order(connection, again, now)
@@ -281,7 +227,7 @@ def _first_runs(
     found: dict[int, tuple[str, RunOptions]] = {}
     for start in range(0, len(delivery_ids), _BODIES):
         with inbox.database.read() as connection:
-            states = _states(connection, delivery_ids[start : start + _BODIES], *_HANDLED)
+            states = states_of(connection, delivery_ids[start : start + _BODIES], *_HANDLED)
             without = _without_run(connection, states, handler)
             query = select(*STORED_COLUMNS).where(in_values(delivery.c.id, without)).order_by(delivery.c.id)
             stored = [StoredDelivery(*row) for row in connection.execute(query)]
@@ -360,7 +306,7 @@ def _in_order(connection: Connection, again: Sequence[Any], now: datetime) -> No
 
 
 @dataclass(frozen=True, slots=True)
-class DiscardResult(_Result):
+class DiscardResult(BatchResult):
     """How many deliveries and runs were discarded: done, with a reason."""
 
     runs: int = 0
@@ -375,7 +321,7 @@ def discard(
     order of a discarded one becomes due; call `inbox.waker.wake()` after the last batch.
     Deliveries that are done or pruned stay as they are.
     """
-    with _transaction(inbox, delivery_ids, dry_run=dry_run) as connection:
+    with transaction(inbox, delivery_ids, dry_run=dry_run) as connection:
         return _discard(connection, delivery_ids, reason, now, inbox.known_types, dry_run=dry_run)
 
 
@@ -389,7 +335,7 @@ def _discard(
     dry_run: bool = False,
 ) -> DiscardResult:
     """Do the same in a transaction that holds the locks of counts, of these deliveries and of their order."""
-    states = _states(connection, delivery_ids, *_UNHANDLED, DeliveryState.PLANNED, DeliveryState.DEAD)
+    states = states_of(connection, delivery_ids, *_UNHANDLED, DeliveryState.PLANNED, DeliveryState.DEAD)
     unhandled = [one for one, state in states.items() if state in _UNHANDLED]
     planned = [one for one, state in states.items() if state is DeliveryState.PLANNED]
     dead = [one for one, state in states.items() if state is DeliveryState.DEAD]
@@ -423,8 +369,8 @@ def _discard(
             # A delivery without runs gets the reason itself.
             connection.execute(delete(run).where(in_values(run.c.id, [row.id for row in reading])))
             without = [*unhandled, *unread]
-            _change(connection, states, without, DeliveryState.DONE, **NO_REASON | {"error": reason})
-            _change(connection, states, dead, DeliveryState.DONE, **NO_REASON)
+            change_states(connection, states, without, DeliveryState.DONE, **NO_REASON | {"error": reason})
+            change_states(connection, states, dead, DeliveryState.DONE, **NO_REASON)
             finish_deliveries(connection, planned)
         keys = [OrderKey(row.handler, row.order_key) for row in (*runs, *reading) if row.order_key]
         release_next(connection, with_names(keys, stored_names(connection)) if keys else [], now)
@@ -439,7 +385,7 @@ def _discard(
 
 
 @dataclass(frozen=True, slots=True)
-class EraseResult(_Result):
+class EraseResult(BatchResult):
     """How many deliveries were erased, were discarded for it, or are left because they are not finished."""
 
     discarded: int = 0
@@ -459,12 +405,12 @@ def erase(
     One that is not finished is left as it is; with `discard_unfinished` it is discarded first. Deliveries
     that are pruned or erased stay as they are.
     """
-    with _transaction(inbox, delivery_ids, dry_run=dry_run) as connection:
-        unfinished = _states(connection, delivery_ids, *_UNFINISHED)
+    with transaction(inbox, delivery_ids, dry_run=dry_run) as connection:
+        unfinished = states_of(connection, delivery_ids, *_UNFINISHED)
         discarded = list(unfinished) if discard_unfinished else []
         if discarded and not dry_run:
             _discard(connection, discarded, "erased", now, inbox.known_types)
-        states = _states(connection, delivery_ids, *FINISHED)
+        states = states_of(connection, delivery_ids, *FINISHED)
         if not dry_run:
             with keeping(connection, states, inbox.known_types):
                 own = in_values(run.c.delivery_id, states)
@@ -475,7 +421,7 @@ def erase(
                 connection.execute(delete(failure).where(failure.c.run_id.in_(select(run.c.id).where(own))))
                 connection.execute(update(run).where(own).values(dict.fromkeys(_OF_THE_EVENT)))
                 nothing = {"body": b"", "headers": "{}", "digest": None, **NO_REASON, **NO_IDENTIFIERS}
-                _change(connection, states, states, DeliveryState.ERASED, **nothing)
+                change_states(connection, states, states, DeliveryState.ERASED, **nothing)
         number = len(states.keys() | set(discarded))
         return EraseResult(number, len(discarded), len(unfinished) - len(discarded))
 
@@ -493,6 +439,3 @@ def empty_log(inbox: Inbox) -> bool:
         if time.monotonic() > end:
             return False
         time.sleep(0.02)  # a worker's poll holds the log for some milliseconds
-
-
-# Not in the words of an index: these runs are found by their deliveries.

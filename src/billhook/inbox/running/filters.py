@@ -37,7 +37,7 @@ from billhook.inbox.tables.schema import (
     run,
 )
 from billhook.inbox.tables.sql import TextOfTables, distinct_values, in_states, in_values, position_of
-from billhook.inbox.tables.states import DeliveryState, DeliveryStatus
+from billhook.inbox.tables.states import DeliveryState, DeliveryStatus, RunState
 
 _RETRYING = and_(DUE_RUN, run.c.attempts > 0)
 TYPE_IS_UNREAD = and_(UNREAD_TYPE, delivery.c.event_type == "")
@@ -154,6 +154,25 @@ def _ended(
     return delivery.c.id.in_(union_all(finished, failed.where(*within(failure.c.failed_at))))
 
 
+def has_failed_since(at: datetime) -> ColumnElement[bool]:
+    """Build the condition that a run is dead or retried, and an attempt of it failed since a time."""
+    failed = exists().where(failure.c.run_id == run.c.id, failure.c.failed_at >= at)
+    return or_(and_(_RETRYING, failed), and_(DEAD_RUN, or_(failed, run.c.finished_at >= at)))
+
+
+def _failed(since: datetime, handler: str | None) -> ColumnElement[bool]:
+    """Build the condition that a delivery has such a run: of the handler, if one is named.
+
+    By the indexes of both times: the failures that a dead run had may have been deleted.
+    """
+    names = [] if handler is None else [has_name_of(run.c.handler, handler)]
+    dead = select(run.c.delivery_id).where(FINISHED_RUN, run.c.finished_at >= since, DEAD_RUN, *names)
+    failed = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
+    unfinished = or_(run.c.state == RunState.DEAD.value, _RETRYING)
+    failed = failed.where(failure.c.failed_at >= since, unfinished, *names)
+    return delivery.c.id.in_(union_all(dead, failed))
+
+
 def _ways(text: str) -> list[Select[Any]]:
     """Select the deliveries of which a text is the id, the key or an identifying value: by an index each."""
     value = first_line(text, IDENTIFIER_CHARACTERS)  # as it is stored
@@ -201,7 +220,8 @@ class DeliveryFilter:
     `issue` is the id of an issue: deliveries of which an attempt failed by its bug, or of which the runs are
     dead that it is about. Why a delivery is quarantined no index tells: `of_issue` in inbox.watching.issues
     adds these as `quarantined`. `handled_since`, `handled_until` and `release` are of one attempt, of the
-    `handler` if there is one: what a wrong deploy handled. `decided` leaves out deliveries whose type an
+    `handler` if there is one: what a wrong deploy handled. `failed_since` is of a run that is not mended yet,
+    of the `handler` if there is one. `decided` leaves out deliveries whose type an
     operator has to decide: conflicts that no handler has had, and those without a type, in a field of the
     body too.
     """
@@ -244,6 +264,9 @@ class DeliveryFilter:
         "The same attempt ended before this time", None, "Handled until", "time")
     release: str | None = _filter(
         "The same attempt was made by this release of your code.", None, "Release", metavar="NAME")
+    failed_since: datetime | None = _filter(
+        "With a dead or retried run of which an attempt failed since this time, with --handler of that one",
+        None, "Failed since", "time")
     twins: bool = _filter(
         "Deliveries that a handler has already had under another key.",
         lambda _: exists().where(_OWN, run.c.twin_of.is_not(None)), "same content", "flag", default=False)
@@ -263,6 +286,10 @@ class DeliveryFilter:
     @property
     def is_of_attempts(self) -> bool:
         """Whether it selects by an attempt, and then by one of the handler if one is named."""
+        return self._is_of_results or self.failed_since is not None
+
+    @property
+    def _is_of_results(self) -> bool:
         return any(each is not None for each in (self.handled_since, self.handled_until, self.release))
 
     def ids(
@@ -329,7 +356,9 @@ class DeliveryFilter:
             for name, value in self.given().items()
             if (build := FILTERS[name].condition) is not None
         }
-        if self.is_of_attempts:
+        if self.failed_since is not None:
+            found["failed"] = _failed(self.failed_since, self.handler)
+        if self._is_of_results:
             found["handled"] = _ended(self.handled_since, self.handled_until, self.release, self.handler)
         if self.issue is not None:
             found["issue"] = or_(found["issue"], in_values(delivery.c.id, self.quarantined))

@@ -229,7 +229,9 @@ issue = Table(
     Column("changed_at", UtcDateTime, nullable=False),
     Column("who", Text),
     Column("why", Text),
-    Column("ignored_until", UtcDateTime),
+    Column("snoozed_until", UtcDateTime),
+    # So many more occurrences end the snooze, as its time does.
+    Column("snoozed_more", Integer),
     # 1: a notification was sent that it is open.
     Column("notified", Integer, nullable=False, server_default=text("0")),
 )

@@ -34,6 +34,7 @@ from billhook.inbox.watching.overview import (
     read_periods,
     read_refused_since,
 )
+from billhook.inbox.watching.snoozes import count_dead_of_snoozed, count_quarantined_of_snoozed, snoozed_ids
 
 _WORKER_SEEN_WITHIN = timedelta(minutes=1)
 """Three times the interval at which a worker renews its row in the inbox."""
@@ -81,13 +82,20 @@ class Facts:
         return read_occurrences(self.inbox, self.now)
 
     @cached_property
+    def snoozed(self) -> Collection[str]:
+        """The ids of the issues that are snoozed."""
+        return snoozed_ids(self.inbox)
+
+    @cached_property
     def opened(self) -> Sequence[OpenIssue]:
         """The issues that are open."""
         return list_open(self.inbox)
 
-    def of_kind(self, kind: IssueKind | None) -> Iterator[tuple[str, str]]:
-        """Yield the occurrences of a kind, each with its subject."""
-        yield from ((each.subject, each.title) for each in self.occurrences if each.kind is kind)
+    def of_kind(self, kind: IssueKind | None, *, snoozed: bool) -> Iterator[tuple[str, str]]:
+        """Yield the occurrences of a kind, each with its subject: `snoozed` ones too, or without them."""
+        for each in self.occurrences:
+            if each.kind is kind and (snoozed or each.fingerprint not in self.snoozed):
+                yield each.subject, each.title
 
 
 Found = Iterator[tuple[str, str]]
@@ -179,12 +187,14 @@ def thread_crashed(facts: Facts) -> Found:
 
 
 def dead(facts: Facts) -> Found:
-    if dead := facts.overview.backlog.dead:
+    dead = facts.overview.backlog.dead
+    if dead and (dead := dead - count_dead_of_snoozed(facts.inbox, COUNT_LIMIT)):
         yield "", f"{_are(dead, 'delivery', 'deliveries')} dead"
 
 
 def quarantined(facts: Facts) -> Found:
-    if quarantined := facts.overview.backlog.quarantined:
+    quarantined = facts.overview.backlog.quarantined
+    if quarantined and (quarantined := quarantined - count_quarantined_of_snoozed(facts.inbox)):
         yield "", f"{_are(quarantined, 'delivery', 'deliveries')} quarantined"
 
 

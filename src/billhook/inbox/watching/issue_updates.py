@@ -2,27 +2,29 @@
 
     it happens, and has no row                                     open
     it happens again after it was resolved                         open again
-    it happens again after the time for which it was ignored       open again
+    snoozed, its time or its number is over, and it is not         open again
     open or acknowledged, and nothing of it for an hour            resolved, by billhook
-    ignored for a time that is over, and nothing of it             resolved, by billhook
+    snoozed for a time that is over, and nothing of it             resolved, by billhook
 
 "Nothing of it" means that no run is dead or retried because of it, however long ago it failed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, delete, or_, select, update
 
+from billhook.clock import short_time
 from billhook.inbox.counting.counts import OF_ISSUE
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.tables.dialect import dialect_of
 from billhook.inbox.tables.locks import lock_counts
 from billhook.inbox.tables.schema import hourly_count, issue
 from billhook.inbox.tables.sql import in_values
-from billhook.inbox.watching.issues import IssueState, unfinished_runs
+from billhook.inbox.watching.issues import Issue, IssueState, Replayable, unfinished_runs
 from billhook.inbox.watching.occurrences import (
     MOST,
     OF_BUGS,
@@ -34,12 +36,13 @@ from billhook.inbox.watching.occurrences import (
     occurrences,
     occurrences_in_figures,
 )
+from billhook.inbox.watching.snoozes import snooze_ended
 
 QUIET = timedelta(hours=1)
 """How long nothing must have happened before an issue counts as resolved by itself."""
 KEPT_FOR = timedelta(days=30)
 """How long the row of a resolved issue is kept that happens no more."""
-_NO_ONE = {"who": None, "why": None, "ignored_until": None}
+_NO_ONE = {"who": None, "why": None, "snoozed_until": None, "snoozed_more": None}
 
 
 def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> int:
@@ -51,11 +54,17 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
     with inbox.database.read() as connection:
         found = occurrences(connection, now, figures)
         rows = {row.fingerprint: row for row in connection.execute(select(issue))}
-        opened = [each for each in found.values() if _opens(each, rows.get(each.fingerprint))]
         examined = [row for row in rows.values() if with_figures or row.kind not in OF_FIGURES]
         # What another occurrence explains opens no issue, and ends none.
         happening = {**figures, **found}
         over = [row for row in examined if _is_over(inbox, connection, row, happening, now)]
+        ended = {row.fingerprint for row in over}
+        back = {
+            row.fingerprint
+            for row in rows.values()
+            if row.fingerprint not in ended and snooze_ended(connection, row, now)
+        }
+        opened = [each for each in found.values() if _opens(each, rows.get(each.fingerprint), back)]
     if not (opened or over):
         return 0
     with inbox.database.write() as connection:
@@ -69,7 +78,7 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
             in_values(issue.c.fingerprint, [row.fingerprint for row in over]),
             or_(
                 in_values(issue.c.state, [IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value]),
-                issue.c.ignored_until <= now,
+                issue.c.snoozed_until <= now,
             ),
         )
         resolved = {"state": IssueState.RESOLVED.value, "changed_at": now, **_NO_ONE}
@@ -85,13 +94,29 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
     return len(opened) + len(over)
 
 
-def _opens(occurrence: Occurrence, row: Any) -> bool:
+def resolves_text(one: Issue, left: Replayable, now: datetime) -> str | None:
+    """Return when an open issue is resolved by itself: `at 19:45, unless it happens again`; else None.
+
+    An issue of failures only: others end as soon as what they are about does.
+    """
+    if one.kind not in OF_BUGS or one.state not in (IssueState.OPEN, IssueState.ACKNOWLEDGED):
+        return None
+    quiet_at = (one.last_at or one.opened_at) + QUIET
+    if left.number:
+        runs = "its run is" if left.number == 1 else f"its {left.number:,} runs are"
+        return f"when {runs} no longer dead or retried, after an hour of quiet"
+    if quiet_at <= now:
+        return "with the next look of a worker"
+    return f"at {short_time(quiet_at, now)}, unless it happens again"
+
+
+def _opens(occurrence: Occurrence, row: Any, back: Collection[str]) -> bool:
     """Return whether an issue is opened for something that happens, or is open again."""
     if row is None:
         return True
     if row.state == IssueState.RESOLVED:
         return bool(occurrence.last_at > row.changed_at)
-    return bool(row.state == IssueState.IGNORED and occurrence.last_at > row.ignored_until)
+    return row.fingerprint in back
 
 
 def _open(connection: Connection, occurrence: Occurrence, before: Any, now: datetime) -> None:
@@ -113,7 +138,7 @@ def _is_over(
     """Return whether nothing of an issue is left: it is resolved then, and forgotten some day."""
     if row.state == IssueState.RESOLVED:
         return row.fingerprint not in found and bool(row.changed_at < now - KEPT_FOR)
-    if row.state == IssueState.IGNORED and row.ignored_until > now:
+    if row.state == IssueState.SNOOZED and row.snoozed_until > now:
         return False
     occurrence = found.get(row.fingerprint)
     if row.kind in OF_BUGS:

@@ -11,7 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -57,6 +57,8 @@ _COUNTED_BY_HOUR = 10_000
 _READ_BACK = 100_000
 """The newest failures among which the first of a time is looked for: they have no index by time."""
 _BATCH = 500
+_LONGEST_UNTIL_MORE = timedelta(days=30)
+"""How long an issue is snoozed at most until it happens so many more times, for it may never do so."""
 
 
 _DELETED = select(hourly_count.c.hour, hourly_count.c.number, hourly_count.c.last_at).where(
@@ -70,7 +72,7 @@ class IssueState(StrEnum):
     OPEN = "open"
     ACKNOWLEDGED = "acknowledged"  # it is worked on
     RESOLVED = "resolved"  # open again when it happens again
-    IGNORED = "ignored"  # for a time
+    SNOOZED = "snoozed"  # for a time, or until it happens so many more times
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ class Issue:
     changed_at: datetime
     who: str | None
     why: str | None
-    ignored_until: datetime | None
+    snoozed_until: datetime | None
+    snoozed_more: int | None
     first_at: datetime | None = None
     last_at: datetime | None = None
     count: int = 0
@@ -117,6 +120,14 @@ class Issue:
         """Who works on it, or who changed its state, and why."""
         by = f"{self.who} works on it" if self.state is IssueState.ACKNOWLEDGED else f"by {self.who}"
         return f"{by}: {self.why}" if self.why else by
+
+    @property
+    def snooze_text(self) -> str | None:
+        """Until when it is snoozed: `until 10 more, or 2026-01-31 18:45 UTC`; None if it is not."""
+        if self.state is not IssueState.SNOOZED:
+            return None
+        at = f"{self.snoozed_until:%Y-%m-%d %H:%M} UTC"
+        return f"until {at}" if self.snoozed_more is None else f"until {self.snoozed_more:,} more, or {at}"
 
     @property
     def handler(self) -> str | None:
@@ -199,12 +210,17 @@ def change_issue(
     who: str,
     why: str | None = None,
     until: datetime | None = None,
+    more: int | None = None,
 ) -> bool:
-    """Acknowledge, resolve, ignore or open an issue for an operator; False if there is no such issue.
+    """Acknowledge, resolve, snooze or open an issue for an operator; False if there is no such issue.
 
-    `who` changes it or, of an issue that is acknowledged, works on it.
+    `who` changes it or, of an issue that is acknowledged, works on it. One that is snoozed comes back at
+    `until`, after 30 days by default, or when it has happened so many `more` times: whatever is first.
     """
-    values = {"state": state.value, "changed_at": now, "who": who, "why": why, "ignored_until": until}
+    if state is IssueState.SNOOZED and until is None:
+        until = now + _LONGEST_UNTIL_MORE
+    values: dict[str, Any] = {"state": state.value, "changed_at": now, "who": who, "why": why}
+    values |= {"snoozed_until": until, "snoozed_more": more}
     return bool(inbox.apply(update(issue).where(issue.c.fingerprint == issue_id).values(values)))
 
 
@@ -296,6 +312,31 @@ def unfinished_runs(its_fingerprint: str) -> Any:
     return query.where(failure.c.fingerprint == its_fingerprint, unfinished).distinct()
 
 
+class Replayable(NamedTuple):
+    """What a replay of an issue makes due again: dead runs or quarantined deliveries, and retried runs."""
+
+    dead: int = 0
+    retried: int = 0
+
+    @property
+    def number(self) -> int:
+        """All of them."""
+        return self.dead + self.retried
+
+
+def count_replayable(inbox: Inbox, one: Issue) -> Replayable:
+    """Count what a replay of an issue concerns: see `failing_delivery_ids`."""
+    if one.kind in (IssueKind.QUARANTINE, IssueKind.DEAD):
+        return Replayable(one.count)
+    if one.kind not in OF_BUGS:
+        return Replayable()
+    unfinished = unfinished_runs(one.id).add_columns(run.c.state).subquery()
+    states = select(unfinished.c.state, func.count()).group_by(unfinished.c.state)
+    found: dict[str, int] = dict(map(tuple, inbox.fetch(states)))
+    dead = found.pop(RunState.DEAD.value, 0)
+    return Replayable(dead, sum(found.values()))
+
+
 def failing_delivery_ids(inbox: Inbox, one: Issue) -> Iterator[list[int]]:
     """Yield the ids of deliveries that an issue's replay concerns, oldest first, some hundreds at a time."""
     after = 0
@@ -311,7 +352,7 @@ def failing_delivery_ids(inbox: Inbox, one: Issue) -> Iterator[list[int]]:
 
 def _delivery_ids(connection: Connection, one: Issue, after: int) -> list[int]:
     if one.kind is IssueKind.QUARANTINE:
-        return sorted(row.id for row in _quarantined(connection)[one.id] if row.id > after)[:_BATCH]
+        return sorted(row.id for row in quarantined_by_issue(connection)[one.id] if row.id > after)[:_BATCH]
     if one.kind is IssueKind.DEAD:
         found = select(run.c.delivery_id).where(DEAD_RUN, has_name_of(run.c.handler, one.subject))
     elif one.kind in OF_BUGS:
@@ -329,7 +370,8 @@ def of_issue(inbox: Inbox, selection: DeliveryFilter) -> DeliveryFilter:
     if one is None or one.kind is not IssueKind.QUARANTINE:
         return selection
     with inbox.database.read() as connection:
-        return replace(selection, quarantined=tuple(row.id for row in _quarantined(connection)[one.id]))
+        found = quarantined_by_issue(connection)[one.id]
+    return replace(selection, quarantined=tuple(row.id for row in found))
 
 
 def _issue(row: Any) -> Issue:
@@ -337,7 +379,7 @@ def _issue(row: Any) -> Issue:
     return Issue(its_id, IssueKind(kind), subject, title, place, IssueState(state), *others)
 
 
-def _quarantined(connection: Connection) -> defaultdict[str, list[Any]]:
+def quarantined_by_issue(connection: Connection) -> defaultdict[str, list[Any]]:
     """Return the newest quarantined deliveries by the ids of their issues."""
     found: defaultdict[str, list[Any]] = defaultdict(list)
     for row in connection.execute(QUARANTINED, {"most": MOST}):
@@ -348,7 +390,7 @@ def _quarantined(connection: Connection) -> defaultdict[str, list[Any]]:
 def _with_numbers(connection: Connection, found: Sequence[Issue]) -> list[Issue]:
     """Return the issues with their numbers, and with what their examples are about."""
     is_quarantine = any(one.kind is IssueKind.QUARANTINE for one in found)
-    quarantined = _quarantined(connection) if is_quarantine else {}
+    quarantined = quarantined_by_issue(connection) if is_quarantine else {}
     counted = [_counted(connection, one, quarantined) for one in found]
     ids = {delivery_id for each in counted for delivery_id in each.examples}
     query = select(delivery.c.id, *IDENTIFIERS).where(in_values(delivery.c.id, sorted(ids)))

@@ -95,7 +95,10 @@ def judge(facts: Facts) -> Judgement:
         unjudged["inbox"] = printable(str(error))
     for condition in CONDITIONS:
         try:
-            found = condition.find(facts) if condition.find else facts.of_kind(condition.kind)
+            # What is critical is shown although it is snoozed.
+            snoozed = condition.severity is Severity.CRITICAL
+            find = condition.find
+            found = find(facts) if find else facts.of_kind(condition.kind, snoozed=snoozed)
             holding += [HeldCondition(condition, *each) for each in found]
         except (BillhookError, OSError) as error:
             unjudged[condition.name] = printable(str(error))

@@ -137,7 +137,7 @@ QUARANTINED = (
 _BACKLOG_IS_OPEN = select(issue.c.fingerprint).where(
     issue.c.fingerprint == fingerprint("", IssueKind.BACKLOG),
     in_values(
-        issue.c.state, ["open", "acknowledged"]
+        issue.c.state, ["open", "acknowledged", "snoozed"]
     ),  # of billhook.inbox.watching.issues, which imports this module
 )
 

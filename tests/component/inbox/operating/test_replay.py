@@ -42,6 +42,38 @@ def states(where):
     return column(where, "SELECT state FROM delivery ORDER BY id")
 
 
+# --- what failed since a time ---------------------------------------------------------------------
+
+
+def test_of_a_delivery_only_what_failed_since_the_time_is_replayed(inbox, where):
+    both = put(inbox, "both", "early", "late")
+    claims = {one.handler: one for one in claim(inbox, 2)}
+    settle(inbox, [claims["early"]], RunState.DEAD, 10)
+    settle(inbox, [claims["late"]], RunState.DEAD, 100)
+    well = put(inbox, "well", "late")
+    settle(inbox, claim(inbox, 1, 100), seconds=110)
+    since = NOON + timedelta(seconds=50)
+
+    counted = [
+        replay(inbox, [both, well], LATER, handler=name, only_failed=True, failed_since=at, dry_run=True).runs
+        for name, at in ((None, NOON), (None, since), ("early", since), ("late", since), ("late", LATER))
+    ]
+    done = replay(inbox, [both, well], LATER, only_failed=True, failed_since=since)
+
+    assert counted == [2, 1, 0, 1, 0]
+    assert done == ReplayResult(1, runs=1)
+    assert runs(where) == [(both, "early", "dead"), (both, "late", "due"), (well, "late", "succeeded")]
+
+
+def test_a_dead_run_whose_failures_were_deleted_is_known_by_its_end(inbox, where):
+    only = put(inbox, "only", "late")
+    finish(inbox, RunState.DEAD)
+    change(where, "DELETE FROM failure")
+
+    assert replay(inbox, [only], LATER, failed_since=LATER, dry_run=True).runs == 0
+    assert replay(inbox, [only], LATER, failed_since=NOON).runs == 1
+
+
 # --- a handler that is newer ----------------------------------------------------------------------
 
 

@@ -65,6 +65,27 @@ def test_the_time_is_that_of_the_named_handler(inbox):
     assert keys(inbox, **early, handler="book") == []
 
 
+def test_what_failed_since_a_time_and_is_not_mended_selects(inbox):
+    put(inbox, "long dead", 0, "book")
+    settle(inbox, claim(inbox, 1, 0), RunState.DEAD, 50)
+    put(inbox, "dead", 60, "book", "mail")
+    claims = {one.handler: one for one in claim(inbox, 2, 60)}
+    settle(inbox, [claims["mail"]], seconds=110)
+    settle(inbox, [claims["book"]], RunState.DEAD, 110)
+    put(inbox, "mended", 120, "book")
+    settle(inbox, claim(inbox, 1, 120), RunState.DUE, 130, due_at=at(140))
+    settle(inbox, claim(inbox, 1, 140), seconds=150)
+    put(inbox, "retried", 160, "mail")
+    settle(inbox, claim(inbox, 1, 160), RunState.DUE, 170, due_at=at(9_000))
+    put(inbox, "not yet", 180, "book")
+
+    assert keys(inbox, failed_since=at(0)) == ["long dead", "dead", "retried"]
+    assert keys(inbox, failed_since=at(100)) == ["dead", "retried"]
+    assert keys(inbox, failed_since=at(100), handler="book") == ["dead"]
+    assert keys(inbox, failed_since=at(100), handler="mail") == ["retried"]
+    assert keys(inbox, failed_since=at(171)) == []
+
+
 def test_a_release_selects_what_its_attempts_ended(where):
     old = open_inbox(where, release="1.0")
     put(old, "well", 0, "book")

@@ -551,29 +551,71 @@ DELETE FROM billhook.billhook_action WHERE billhook.billhook_action.at < %(at_1)
 -- operating/actions.py recorded
 INSERT INTO billhook.billhook_action (at, who, what, which) VALUES (%(at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(what)s::VARCHAR, %(which)s::VARCHAR) RETURNING billhook.billhook_action.id
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, digest=%(digest)s, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
 --> delivery: delivery_pkey
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('dead')
 --> delivery: delivery_failed_idx
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
 --> delivery: delivery_pkey
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done', 'quarantined')
 --> delivery: delivery_pkey
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received')
 --> delivery: delivery_received_idx
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE billhook.delivery SET event_type=%(event_type)s::VARCHAR, sent_as=coalesce(billhook.delivery.sent_as, billhook.delivery.event_type), also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
 --> delivery: delivery_failed_idx
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done', 'dead', 'quarantined')
+--> delivery: delivery_pkey
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead')
+--> delivery: delivery_pkey
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined')
+--> delivery: delivery_pkey
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND (billhook.delivery.event_type != %(event_type_1)s::VARCHAR OR billhook.delivery.type_field IS NOT NULL)
+--> delivery: delivery_pkey
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR AND billhook.delivery.conflict_of IS NULL
+--> delivery: delivery_event_type_id_idx
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received', 'planned')
+--> delivery: delivery_unfinished_idx
+
+-- operating/batches.py states_of
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received', 'quarantined', 'planned', 'dead')
+--> delivery: delivery_pkey
 
 -- operating/operations.py _discard
 DELETE FROM billhook.run WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
@@ -612,48 +654,6 @@ UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND 
 
 -- operating/operations.py _make_due
 UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, uncounted_attempts=%(uncounted_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (NULL) AND (1 != 1)
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done', 'dead', 'quarantined')
---> delivery: delivery_pkey
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead')
---> delivery: delivery_pkey
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined')
---> delivery: delivery_pkey
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND (billhook.delivery.event_type != %(event_type_1)s::VARCHAR OR billhook.delivery.type_field IS NOT NULL)
---> delivery: delivery_pkey
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR AND billhook.delivery.conflict_of IS NULL
---> delivery: delivery_event_type_id_idx
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received', 'planned')
---> delivery: delivery_unfinished_idx
-
--- operating/operations.py _states
-SELECT billhook.delivery.id, billhook.delivery.state
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received', 'quarantined', 'planned', 'dead')
---> delivery: delivery_pkey
 
 -- operating/operations.py _to_read_anew
 SELECT billhook.delivery.id
@@ -707,6 +707,25 @@ SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.r
 FROM billhook.run
 WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND (billhook.run.state IN ('succeeded', 'discarded', 'dead') OR billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) ORDER BY billhook.run.id
 --> run: run_delivery_id_handler_key
+
+-- operating/operations.py replay
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.handler IN (SELECT %(param_2)s::VARCHAR AS anon_1 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = %(param_2)s::VARCHAR), %(param_2)s::VARCHAR) AS coalesce_1 UNION SELECT billhook.billhook_handler.name
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.renamed_to = coalesce((SELECT billhook.billhook_handler.renamed_to
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = %(param_2)s::VARCHAR), %(param_2)s::VARCHAR)) AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) AND (billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_3)s::VARCHAR AND billhook.run.attempts > %(attempts_2)s::INTEGER AND (EXISTS (SELECT *
+FROM billhook.failure
+WHERE billhook.failure.run_id = billhook.run.id AND billhook.failure.failed_at >= %(failed_at_1)s::TIMESTAMP WITH TIME ZONE)) OR billhook.run.state IN ('dead') AND ((EXISTS (SELECT *
+FROM billhook.failure
+WHERE billhook.failure.run_id = billhook.run.id AND billhook.failure.failed_at >= %(failed_at_1)s::TIMESTAMP WITH TIME ZONE)) OR billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE)) ORDER BY billhook.run.id
+--> billhook_handler: all rows
+--> billhook_handler: billhook_handler_name_key
+--> failure: failure_failed_at_idx
+--> run: run_pkey
 
 -- operating/operations.py replay
 SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
@@ -1578,6 +1597,20 @@ FROM billhook.run
 WHERE billhook.run.finished_at IS NOT NULL AND billhook.run.finished_at < %(finished_at_1)s::TIMESTAMP WITH TIME ZONE UNION ALL SELECT billhook.run.delivery_id
 FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
 WHERE billhook.failure.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+--> failure: failure_run_id_idx
+--> run: run_finished_at_idx
+--> run: run_pkey
+
+-- running/filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.finished_at IS NOT NULL AND billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.state IN ('dead') UNION ALL SELECT billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.failed_at >= %(failed_at_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER)) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
  LIMIT %(param_1)s::INTEGER
 --> delivery: delivery_pkey
 --> failure: failure_run_id_idx
@@ -2667,10 +2700,10 @@ WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.s
 --> delivery: delivery_failed_idx
 
 -- watching/issue_updates.py _open
-INSERT INTO billhook.billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, ignored_until, notified) VALUES (%(fingerprint)s::VARCHAR, %(kind)s::VARCHAR, %(subject)s::VARCHAR, %(title)s::VARCHAR, %(place)s::VARCHAR, %(state)s::VARCHAR, %(opened_at)s::TIMESTAMP WITH TIME ZONE, %(changed_at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(why)s::VARCHAR, %(ignored_until)s::TIMESTAMP WITH TIME ZONE, %(notified)s::INTEGER) ON CONFLICT DO NOTHING
+INSERT INTO billhook.billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, snoozed_until, snoozed_more, notified) VALUES (%(fingerprint)s::VARCHAR, %(kind)s::VARCHAR, %(subject)s::VARCHAR, %(title)s::VARCHAR, %(place)s::VARCHAR, %(state)s::VARCHAR, %(opened_at)s::TIMESTAMP WITH TIME ZONE, %(changed_at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(why)s::VARCHAR, %(snoozed_until)s::TIMESTAMP WITH TIME ZONE, %(snoozed_more)s::INTEGER, %(notified)s::INTEGER) ON CONFLICT DO NOTHING
 
 -- watching/issue_updates.py _open
-UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, place=%(place)s::VARCHAR, state=%(state)s::VARCHAR, opened_at=%(opened_at)s::TIMESTAMP WITH TIME ZONE, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE, notified=%(notified)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.changed_at = %(changed_at_1)s::TIMESTAMP WITH TIME ZONE
+UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, place=%(place)s::VARCHAR, state=%(state)s::VARCHAR, opened_at=%(opened_at)s::TIMESTAMP WITH TIME ZONE, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, snoozed_until=%(snoozed_until)s::TIMESTAMP WITH TIME ZONE, snoozed_more=%(snoozed_more)s::INTEGER, notified=%(notified)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.changed_at = %(changed_at_1)s::TIMESTAMP WITH TIME ZONE
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issue_updates.py update_issues
@@ -2682,12 +2715,12 @@ DELETE FROM billhook.billhook_issue WHERE billhook.billhook_issue.fingerprint = 
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issue_updates.py update_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.snoozed_until, billhook.billhook_issue.snoozed_more, billhook.billhook_issue.notified
 FROM billhook.billhook_issue
 --> billhook_issue: all rows
 
 -- watching/issue_updates.py update_issues
-UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND (billhook.billhook_issue.state = ANY (%(param_2)s::TEXT[]) OR billhook.billhook_issue.ignored_until <= %(ignored_until_1)s::TIMESTAMP WITH TIME ZONE)
+UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, snoozed_until=%(snoozed_until)s::TIMESTAMP WITH TIME ZONE, snoozed_more=%(snoozed_more)s::INTEGER WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND (billhook.billhook_issue.state = ANY (%(param_2)s::TEXT[]) OR billhook.billhook_issue.snoozed_until <= %(snoozed_until_1)s::TIMESTAMP WITH TIME ZONE)
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issues.py _counted
@@ -2756,14 +2789,6 @@ WHERE anon_1.delivery_id > %(delivery_id_1)s::BIGINT ORDER BY anon_1.delivery_id
 --> failure: failure_run_id_idx
 --> run: run_pkey
 
--- watching/issues.py _quarantined
--- watching/occurrences.py occurrences
-SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.error, billhook.delivery.received_at
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
- LIMIT %(most)s
---> delivery: delivery_failed_idx
-
 -- watching/issues.py _with_numbers
 SELECT billhook.delivery.id, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3
 FROM billhook.delivery
@@ -2796,7 +2821,7 @@ WHERE billhook.billhook_issue.fingerprint = ANY (%(param_4)s::TEXT[])
 --> failure: failure_pkey
 
 -- watching/issues.py change_issue
-UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR
+UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, snoozed_until=%(snoozed_until)s::TIMESTAMP WITH TIME ZONE, snoozed_more=%(snoozed_more)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issues.py clear_texts
@@ -2828,6 +2853,14 @@ SELECT billhook.billhook_issue.state, count(*) AS count_1
 FROM billhook.billhook_issue GROUP BY billhook.billhook_issue.state
 --> billhook_issue: all rows
 
+-- watching/issues.py count_replayable
+SELECT anon_1.state, count(*) AS count_1
+FROM (SELECT DISTINCT billhook.run.id AS id, billhook.run.delivery_id AS delivery_id, billhook.run.state AS state
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state IN ('due', 'running') AND billhook.run.attempts > %(attempts_1)s::INTEGER)) AS anon_1 GROUP BY anon_1.state
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
 -- watching/issues.py issue_ids
 SELECT billhook.billhook_issue.fingerprint
 FROM billhook.billhook_issue
@@ -2835,28 +2868,28 @@ WHERE substr(billhook.billhook_issue.fingerprint, %(substr_1)s::INTEGER, %(subst
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issues.py list_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.snoozed_until, billhook.billhook_issue.snoozed_more, billhook.billhook_issue.notified
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.billhook_issue.state = %(state_1)s::VARCHAR, billhook.billhook_issue.changed_at DESC
  LIMIT %(param_2)s::INTEGER
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issues.py list_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.snoozed_until, billhook.billhook_issue.snoozed_more, billhook.billhook_issue.notified
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[]) AND billhook.billhook_issue.fingerprint = ANY (%(param_2)s::TEXT[]) ORDER BY billhook.billhook_issue.state = %(state_1)s::VARCHAR, billhook.billhook_issue.changed_at DESC
  LIMIT %(param_3)s::INTEGER
 --> billhook_issue: billhook_issue_pkey
 
 -- watching/issues.py list_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.snoozed_until, billhook.billhook_issue.snoozed_more, billhook.billhook_issue.notified
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.billhook_issue.state = %(state_1)s::VARCHAR, billhook.billhook_issue.changed_at DESC
  LIMIT %(param_2)s::INTEGER
 --> billhook_issue: all rows
 
 -- watching/issues.py list_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.snoozed_until, billhook.billhook_issue.snoozed_more, billhook.billhook_issue.notified
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.subject IN (SELECT %(param_1)s::VARCHAR AS anon_1 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to
 FROM billhook.billhook_handler
@@ -2883,6 +2916,14 @@ WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhoo
  LIMIT %(param_1)s::INTEGER
 --> failure: failure_fingerprint_idx
 --> run: run_pkey
+
+-- watching/issues.py quarantined_by_issue
+-- watching/occurrences.py occurrences
+SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.error, billhook.delivery.received_at
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
+ LIMIT %(most)s
+--> delivery: delivery_failed_idx
 
 -- watching/notifications.py _states
 SELECT billhook.billhook_notifier.addresses
@@ -3004,3 +3045,42 @@ WITH RECURSIVE types (event_type) AS (
 --> billhook_count: billhook_count_pkey
 --> delivery: delivery_event_type_id_idx
 --> delivery: delivery_pkey
+
+-- watching/snoozes.py _happened_since
+SELECT billhook.failure.failed_at
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER OFFSET %(param_2)s::INTEGER
+--> failure: failure_fingerprint_idx
+
+-- watching/snoozes.py count_dead_of_snoozed
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.state = %(state_1)s::VARCHAR
+--> billhook_issue: all rows
+
+-- watching/snoozes.py count_dead_of_snoozed
+SELECT count(*) AS count_1
+FROM (SELECT billhook.delivery.id AS id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR AND NOT (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN ('dead') AND NOT (EXISTS (SELECT *
+FROM billhook.failure
+WHERE billhook.failure.run_id = billhook.run.id AND billhook.failure.fingerprint = ANY (%(param_1)s::TEXT[])))))
+ LIMIT %(param_2)s::INTEGER) AS anon_1
+--> delivery: delivery_failed_idx
+--> failure: failure_run_id_idx
+--> run: run_dead_idx
+
+-- watching/snoozes.py count_quarantined_of_snoozed
+SELECT billhook.billhook_issue.fingerprint
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.state = %(state_1)s::VARCHAR AND billhook.billhook_issue.kind = %(kind_1)s::VARCHAR
+--> billhook_issue: all rows
+
+-- watching/snoozes.py snoozed_ids
+SELECT billhook.billhook_issue.fingerprint
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.state = %(state_1)s::VARCHAR
+--> billhook_issue: all rows

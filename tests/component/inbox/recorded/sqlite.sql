@@ -611,33 +611,82 @@ DELETE FROM billhook_action WHERE billhook_action.at < ?
 -- operating/actions.py recorded
 INSERT INTO billhook_action (at, who, what, which) VALUES (?, ?, ?, ?) RETURNING id
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET also_sent_as=?, headers=?, state=?, error=?, digest=?, identifier_1=?, identifier_2=?, identifier_3=?, body=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('dead')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done', 'quarantined')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- operating/operations.py _change
+-- operating/batches.py change_states
 UPDATE delivery SET event_type=?, sent_as=coalesce(delivery.sent_as, delivery.event_type), also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('quarantined')
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done', 'dead', 'quarantined')
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead')
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined')
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND (delivery.event_type != ? OR delivery.type_field IS NOT NULL)
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND delivery.event_type = ? AND delivery.conflict_of IS NULL
+--> SEARCH delivery USING INDEX delivery_event_type_id_idx (event_type=? AND id=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received', 'planned')
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/batches.py states_of
+SELECT delivery.id, delivery.state
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received', 'quarantined', 'planned', 'dead')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -689,55 +738,6 @@ UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) TH
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN CONSTANT ROW
 --> SCAN (subquery-2)
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done', 'dead', 'quarantined')
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead')
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined')
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND (delivery.event_type != ? OR delivery.type_field IS NOT NULL)
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND delivery.event_type = ? AND delivery.conflict_of IS NULL
---> SEARCH delivery USING INDEX delivery_event_type_id_idx (event_type=? AND id=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received', 'planned')
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/operations.py _states
-SELECT delivery.id, delivery.state
-FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received', 'quarantined', 'planned', 'dead')
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operating/operations.py _to_read_anew
 SELECT delivery.id
@@ -799,6 +799,30 @@ FROM run
 WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND (run.state IN ('succeeded', 'discarded', 'dead') OR run.state = ? AND run.attempts > ?) ORDER BY run.id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/operations.py replay
+SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key, run.newest_only
+FROM run
+WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND run.handler IN (SELECT ? AS anon_1 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
+FROM billhook_handler
+WHERE billhook_handler.name = ?), ?) AS coalesce_1 UNION SELECT billhook_handler.name
+FROM billhook_handler
+WHERE billhook_handler.renamed_to = coalesce((SELECT billhook_handler.renamed_to
+FROM billhook_handler
+WHERE billhook_handler.name = ?), ?)) AND (run.state = ? OR run.state = ? AND run.attempts > ?) AND (run.state IN ('due', 'running') AND run.state = ? AND run.attempts > ? AND (EXISTS (SELECT *
+FROM failure
+WHERE failure.run_id = run.id AND failure.failed_at >= ?)) OR run.state IN ('dead') AND ((EXISTS (SELECT *
+FROM failure
+WHERE failure.run_id = run.id AND failure.failed_at >= ?)) OR run.finished_at >= ?)) ORDER BY run.id
+--> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SCAN CONSTANT ROW
+--> SCAN CONSTANT ROW
+--> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
+--> SCAN billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1
+--> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
+--> SEARCH failure USING INDEX failure_run_id_idx (run_id=?)
+--> SEARCH failure USING INDEX failure_run_id_idx (run_id=?)
 
 -- operating/operations.py replay
 SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key, run.newest_only
@@ -1706,6 +1730,20 @@ WHERE failure.failed_at < ?) AND delivery.id < ? ORDER BY delivery.id DESC
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH run USING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
 --> SEARCH failure USING INDEX failure_failed_at_idx (failed_at<?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
+-- running/filters.py DeliveryFilter.ids
+SELECT delivery.id
+FROM delivery
+WHERE delivery.id IN (SELECT run.delivery_id
+FROM run
+WHERE run.finished_at IS NOT NULL AND run.finished_at >= ? AND run.state IN ('dead') UNION ALL SELECT run.delivery_id
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.failed_at >= ? AND (run.state = ? OR run.state IN ('due', 'running') AND run.state = ? AND run.attempts > ?)) AND delivery.id < ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>?)
+--> SEARCH failure USING INDEX failure_failed_at_idx (failed_at>?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- running/filters.py DeliveryFilter.ids
@@ -2956,7 +2994,7 @@ WHERE failure.fingerprint = ? AND (run.state = ? OR run.state IN ('due', 'runnin
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- watching/issue_updates.py _is_over
--- watching/issues.py _quarantined
+-- watching/issues.py quarantined_by_issue
 -- watching/occurrences.py occurrences
 SELECT delivery.id, delivery.event_type, delivery.error, delivery.received_at
 FROM delivery
@@ -2965,10 +3003,10 @@ WHERE delivery.state IN ('dead', 'quarantined') AND delivery.state = ? ORDER BY 
 --> SEARCH delivery USING INDEX delivery_failed_idx (state=?)
 
 -- watching/issue_updates.py _open
-INSERT INTO billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, ignored_until, notified) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+INSERT INTO billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, snoozed_until, snoozed_more, notified) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 -- watching/issue_updates.py _open
-UPDATE billhook_issue SET title=?, place=?, state=?, opened_at=?, changed_at=?, who=?, why=?, ignored_until=?, notified=? WHERE billhook_issue.fingerprint = ? AND billhook_issue.changed_at = ?
+UPDATE billhook_issue SET title=?, place=?, state=?, opened_at=?, changed_at=?, who=?, why=?, snoozed_until=?, snoozed_more=?, notified=? WHERE billhook_issue.fingerprint = ? AND billhook_issue.changed_at = ?
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 
 -- watching/issue_updates.py update_issues
@@ -2982,12 +3020,12 @@ DELETE FROM billhook_issue WHERE billhook_issue.fingerprint IN (SELECT value FRO
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- watching/issue_updates.py update_issues
-SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.snoozed_until, billhook_issue.snoozed_more, billhook_issue.notified
 FROM billhook_issue
 --> SCAN billhook_issue
 
 -- watching/issue_updates.py update_issues
-UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, ignored_until=? WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) AND (billhook_issue.state IN (SELECT value FROM json_each(?)) OR billhook_issue.ignored_until <= ?)
+UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, snoozed_until=?, snoozed_more=? WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) AND (billhook_issue.state IN (SELECT value FROM json_each(?)) OR billhook_issue.snoozed_until <= ?)
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
@@ -3106,7 +3144,7 @@ WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?))
 --> SCAN by_hour
 
 -- watching/issues.py change_issue
-UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, ignored_until=? WHERE billhook_issue.fingerprint = ?
+UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, snoozed_until=?, snoozed_more=? WHERE billhook_issue.fingerprint = ?
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 
 -- watching/issues.py clear_texts
@@ -3143,6 +3181,15 @@ SELECT billhook_issue.state, count(*) AS count_1
 FROM billhook_issue GROUP BY billhook_issue.state
 --> SCAN billhook_issue
 
+-- watching/issues.py count_replayable
+SELECT anon_1.state, count(*) AS count_1
+FROM (SELECT DISTINCT run.id AS id, run.delivery_id AS delivery_id, run.state AS state
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.fingerprint = ? AND (run.state = ? OR run.state IN ('due', 'running') AND run.attempts > ?)) AS anon_1 GROUP BY anon_1.state
+--> SEARCH failure USING COVERING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN anon_1
+
 -- watching/issues.py issue_ids
 SELECT billhook_issue.fingerprint
 FROM billhook_issue
@@ -3150,7 +3197,7 @@ WHERE substr(billhook_issue.fingerprint, ?, ?) = ? ORDER BY billhook_issue.finge
 --> SCAN billhook_issue USING COVERING INDEX sqlite_autoindex_billhook_issue_1
 
 -- watching/issues.py list_issues
-SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.snoozed_until, billhook_issue.snoozed_more, billhook_issue.notified
 FROM billhook_issue
 WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) ORDER BY billhook_issue.state = ?, billhook_issue.changed_at DESC
  LIMIT ? OFFSET ?
@@ -3158,7 +3205,7 @@ WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) ORDER BY bi
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- watching/issues.py list_issues
-SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.snoozed_until, billhook_issue.snoozed_more, billhook_issue.notified
 FROM billhook_issue
 WHERE billhook_issue.state IN (SELECT value FROM json_each(?)) AND billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) ORDER BY billhook_issue.state = ?, billhook_issue.changed_at DESC
  LIMIT ? OFFSET ?
@@ -3167,7 +3214,7 @@ WHERE billhook_issue.state IN (SELECT value FROM json_each(?)) AND billhook_issu
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- watching/issues.py list_issues
-SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.snoozed_until, billhook_issue.snoozed_more, billhook_issue.notified
 FROM billhook_issue
 WHERE billhook_issue.state IN (SELECT value FROM json_each(?)) ORDER BY billhook_issue.state = ?, billhook_issue.changed_at DESC
  LIMIT ? OFFSET ?
@@ -3175,7 +3222,7 @@ WHERE billhook_issue.state IN (SELECT value FROM json_each(?)) ORDER BY billhook
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- watching/issues.py list_issues
-SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.snoozed_until, billhook_issue.snoozed_more, billhook_issue.notified
 FROM billhook_issue
 WHERE billhook_issue.subject IN (SELECT ? AS anon_1 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
 FROM billhook_handler
@@ -3354,3 +3401,44 @@ WITH RECURSIVE types (event_type) AS (
 --> SEARCH delivery USING INDEX delivery_event_type_id_idx (event_type=?)
 --> SCAN of_rows
 --> SCAN billhook_count
+
+-- watching/snoozes.py _happened_since
+SELECT failure.failed_at
+FROM failure
+WHERE failure.fingerprint = ? ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
+
+-- watching/snoozes.py count_dead_of_snoozed
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject
+FROM billhook_issue
+WHERE billhook_issue.state = ?
+--> SCAN billhook_issue
+
+-- watching/snoozes.py count_dead_of_snoozed
+SELECT count(*) AS count_1
+FROM (SELECT delivery.id AS id
+FROM delivery
+WHERE delivery.state IN ('dead', 'quarantined') AND delivery.state = ? AND NOT (EXISTS (SELECT *
+FROM run
+WHERE run.delivery_id = delivery.id AND run.state IN ('dead') AND NOT (EXISTS (SELECT *
+FROM failure
+WHERE failure.run_id = run.id AND failure.fingerprint IN (SELECT value FROM json_each(?))))))
+ LIMIT ? OFFSET ?) AS anon_1
+--> SEARCH delivery USING COVERING INDEX delivery_failed_idx (state=?)
+--> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
+--> SEARCH failure USING INDEX failure_run_id_idx (run_id=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SCAN anon_1
+
+-- watching/snoozes.py count_quarantined_of_snoozed
+SELECT billhook_issue.fingerprint
+FROM billhook_issue
+WHERE billhook_issue.state = ? AND billhook_issue.kind = ?
+--> SCAN billhook_issue
+
+-- watching/snoozes.py snoozed_ids
+SELECT billhook_issue.fingerprint
+FROM billhook_issue
+WHERE billhook_issue.state = ?
+--> SCAN billhook_issue

@@ -17,11 +17,13 @@ from billhook.inbox.operating.operations import discard, erase, replay
 from billhook.inbox.reading.deliveries import page
 from billhook.inbox.running.filters import DeliveryFilter
 from billhook.inbox.watching import issue_updates, issues, occurrences
-from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.issue_updates import resolves_text, update_issues
 from billhook.inbox.watching.issues import (
     IssueState,
+    Replayable,
     by_hour,
     change_issue,
+    count_replayable,
     failing_delivery_ids,
     find_issue,
     list_issues,
@@ -118,20 +120,48 @@ def test_a_resolved_issue_opens_again_with_the_next_failure_and_not_before(inbox
     assert again.opened_at == NOON + 5 * MINUTE
 
 
-def test_an_acknowledged_issue_stays_so_and_an_ignored_one_until_its_time(inbox):
+def test_what_a_replay_would_make_due_again_and_when_the_issue_is_over_after_it(inbox):
+    dead = [fail(inbox, key) for key in "ab"]
+    retried = fail(inbox, "c", state=RunState.DUE)
+    fail(inbox, "d", group="another bug")
+    update_issues(inbox, NOON + MINUTE)
+    one = next(each for each in of_kind(inbox, IssueKind.FAILURE) if each.count == 3)
+
+    counted = [count_replayable(inbox, one)]
+    told = [resolves_text(one, counted[0], NOON + MINUTE)]
+    replay(inbox, [*dead, retried], NOON + MINUTE)
+    for delivery_id in (*dead, retried):
+        succeed(inbox, delivery_id, NOON + 2 * MINUTE)
+        counted.append(count_replayable(inbox, one))
+    told += [resolves_text(one, counted[-1], at) for at in (NOON + 3 * MINUTE, NOON - DAY, NOON + HOUR)]
+    update_issues(inbox, NOON + HOUR)
+    (over,) = (each for each in list_issues(inbox) if each.id == one.id)
+
+    assert counted == [Replayable(2, 1), Replayable(), Replayable(), Replayable()]
+    assert told == [
+        "when its 3 runs are no longer dead or retried, after an hour of quiet",
+        "at 13:00, unless it happens again",
+        f"at {NOON:%Y-%m-%d} 13:00, unless it happens again",
+        "with the next look of a worker",
+    ]
+    assert over.state is IssueState.RESOLVED
+    assert resolves_text(over, Replayable(), NOON + HOUR) is None
+
+
+def test_an_acknowledged_issue_stays_so_and_a_snoozed_one_until_its_time(inbox):
     fail(inbox, "a")
     fail(inbox, "b", group="another bug")
     update_issues(inbox, NOON + MINUTE)
     one, other = of_kind(inbox, IssueKind.FAILURE)
     change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, NOON + MINUTE, who="ada")
-    change_issue(inbox, other.id, IssueState.IGNORED, NOON + MINUTE, who="ada", until=NOON + HOUR)
+    change_issue(inbox, other.id, IssueState.SNOOZED, NOON + MINUTE, who="ada", until=NOON + HOUR)
 
     for key, group in (("c", "bug"), ("d", "another bug")):
         fail(inbox, key, NOON + 10 * MINUTE, group=group)
     update_issues(inbox, NOON + 11 * MINUTE)
 
     states = {one.id: one.state for one in of_kind(inbox, IssueKind.FAILURE)}
-    assert set(states.values()) == {IssueState.ACKNOWLEDGED, IssueState.IGNORED}
+    assert set(states.values()) == {IssueState.ACKNOWLEDGED, IssueState.SNOOZED}
     for key, group in (("e", "bug"), ("f", "another bug")):
         fail(inbox, key, NOON + 2 * HOUR, group=group)
     update_issues(inbox, NOON + 2 * HOUR)
@@ -139,14 +169,14 @@ def test_an_acknowledged_issue_stays_so_and_an_ignored_one_until_its_time(inbox)
     assert states == {one.id: IssueState.ACKNOWLEDGED, other.id: IssueState.OPEN}
 
 
-def test_an_ignored_issue_is_resolved_after_its_time_if_nothing_of_it_is_left(inbox):
+def test_a_snoozed_issue_is_resolved_after_its_time_if_nothing_of_it_is_left(inbox):
     delivery_id = fail(inbox, "a", state=RunState.DUE)
     update_issues(inbox, NOON)
     change_issue(
-        inbox, only(inbox).id, IssueState.IGNORED, NOON, who="ada", why="Acme", until=NOON + 9 * HOUR
+        inbox, only(inbox).id, IssueState.SNOOZED, NOON, who="ada", why="Acme", until=NOON + 9 * HOUR
     )
-    update_issues(inbox, NOON + 10 * HOUR)
-    assert only(inbox).state is IssueState.IGNORED  # its run waits for a retry
+    update_issues(inbox, NOON + 8 * HOUR)
+    assert only(inbox).state is IssueState.SNOOZED  # its run waits for a retry
     discard(inbox, [delivery_id], "given up", NOON + HOUR)
 
     assert update_issues(inbox, NOON + 8 * HOUR) == 0
@@ -354,7 +384,7 @@ def test_an_issue_whose_last_failure_was_pruned_keeps_no_text(inbox):
     update_issues(inbox, NOON)
     fail(inbox, "b", NOON + HOUR, error="ValueError: Acme", state=RunState.DEAD)
     before = only(inbox)
-    change_issue(inbox, before.id, IssueState.IGNORED, NOON, who="ada", why="Acme pays late")
+    change_issue(inbox, before.id, IssueState.SNOOZED, NOON, who="ada", why="Acme pays late")
 
     inbox.prune(Cutoffs.of(NOON + 30 * MINUTE, 0))
     assert only(inbox).why == "Acme pays late"
@@ -458,13 +488,13 @@ def test_what_an_operator_says_of_an_issue_that_is_about_to_open_again_stays(inb
 
     def late():
         monkeypatch.setattr(inbox.database, "write", write)
-        change_issue(inbox, only(inbox).id, IssueState.IGNORED, NOON + MINUTE, who="ada", until=NOON + DAY)
+        change_issue(inbox, only(inbox).id, IssueState.SNOOZED, NOON + MINUTE, who="ada", until=NOON + DAY)
         return write()
 
     monkeypatch.setattr(inbox.database, "write", late)
     update_issues(inbox, NOON + MINUTE)
 
-    assert only(inbox).state is IssueState.IGNORED
+    assert only(inbox).state is IssueState.SNOOZED
 
 
 def test_a_process_that_meets_another_ones_commit_opens_none_and_does_not_fail(inbox, where):

@@ -65,7 +65,8 @@ CREATE INDEX failure_fingerprint_idx ON failure (fingerprint, id, run_id) WHERE 
 CREATE TABLE billhook_issue (
     fingerprint TEXT NOT NULL CONSTRAINT billhook_issue_pkey PRIMARY KEY, kind TEXT NOT NULL,
     subject TEXT NOT NULL, title TEXT NOT NULL, place TEXT, state TEXT NOT NULL, opened_at {time} NOT NULL,
-    changed_at {time} NOT NULL, who TEXT, why TEXT, ignored_until {time}, notified INTEGER DEFAULT 0 NOT NULL
+    changed_at {time} NOT NULL, who TEXT, why TEXT, snoozed_until {time}, snoozed_more INTEGER,
+    notified INTEGER DEFAULT 0 NOT NULL
 );
 CREATE TABLE billhook_handler (
     id {id} NOT NULL CONSTRAINT billhook_handler_pkey PRIMARY KEY, name TEXT NOT NULL, paused_at {time},
