@@ -170,6 +170,8 @@ class Claim:
     replays: int
     since: float = 0.0
     """When the process claimed it, in seconds of a clock that is never set."""
+    alone: bool = False
+    """Whether it was a suspect then: one that another worker took for lost later runs here as it began."""
 
     @property
     def id(self) -> tuple[int, str, int]:

@@ -105,7 +105,8 @@ class Rules:
             require(delivery.state == "received", "planned twice", delivery.id)
             if delivery.fields is None:
                 delivery.state, delivery.needs_action = "quarantined", True
-                self.counted[delivery.counted_as, "quarantined"] += 1
+                # Of the accepted ones: a conflict was counted when it was stored.
+                self.counted[delivery.counted_as, "quarantined"] += delivery.conflict_of is None
                 continue
             handlers = [each for each in process.handlers if each.handles(delivery)]
             delivery.state = "planned" if handlers else "done"
@@ -244,7 +245,7 @@ class Rules:
         run.queued, run.beside = queued, False
         run.attempts += 1
         run.token += 1
-        claim = Claim(run, run.token, run.attempts, run.uncounted, run.replays, since)
+        claim = Claim(run, run.token, run.attempts, run.uncounted, run.replays, since, alone=run.alone)
         if known:
             process.holds[claim.id] = claim
         else:
@@ -254,7 +255,7 @@ class Rules:
     def _run_beside(self, process: Process, run: Run, lease_seconds: float, since: float) -> None:
         """A suspect runs alone in its process, but for what takes longer than a lease."""
         for claim in process.holds.values():
-            if run.alone or claim.run.alone:
+            if run.alone or claim.alone:
                 require(since - claim.since >= lease_seconds, "not alone", run.id, claim.run.id)
             is_held = claim.run.state == "running" and claim.run.token == claim.token
             claim.run.beside |= claim.run.alone and is_held
