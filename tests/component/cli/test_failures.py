@@ -134,7 +134,7 @@ def test_an_issue_is_snoozed_until_its_time_or_its_number(cli, failing):
     given = ([], ["--for", "2h"], ["--until-more", "10"], ["--for", "2h", "--until-more", "1"])
     told = [re.sub(r"20[\d-]+ [\d:]+", "TIME", cli("snooze", id_, *until).stdout) for until in given]
 
-    end = "TIME UTC: KeyError: … (cli/test_failures.py:24 in book)\n"
+    end = "TIME UTC: KeyError: 'inv_2' (cli/test_failures.py:24 in book)\n"
     assert [each.removeprefix(f"{id_} is snoozed until ") for each in told] == [
         end, end, f"10 more, or {end}", f"1 more, or {end}",
     ]  # fmt: skip

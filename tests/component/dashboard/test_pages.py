@@ -320,8 +320,8 @@ def test_what_can_be_done_about_an_issue_is_what_it_allows(site):
     offered = [re.findall(r'(act \w+)"><summary>(\w+)', page) for page in pages]
     tones = [re.findall(r'<h1>.*?state (\w+)"', page) for page in pages]
 
-    assert offered[0] == [("act primary", "Acknowledge"), ("act plain", "Resolve"), ("act plain", "Ignore")]
-    assert [name for _, name in offered[1]] == ["Acknowledge", "Replay", "Resolve", "Pause", "Ignore"]
+    assert offered[0] == [("act primary", "Acknowledge"), ("act plain", "Resolve"), ("act plain", "Snooze")]
+    assert [name for _, name in offered[1]] == ["Acknowledge", "Replay", "Resolve", "Pause", "Snooze"]
     # Red is what holds of the highest severity.
     assert tones == [["bad"], ["warn"]]
     assert 'class="banner bad"' in made.get("failures").text
