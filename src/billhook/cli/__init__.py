@@ -56,6 +56,8 @@ _MODULES = {
     "worker": "serve",
 }
 """Of the commands that share a module with another."""
+_OFTEN_LEFT_OUT = ("deliveries", "failures", "handlers", "db")
+"""Groups in which an unknown command is looked for: `replay` is `deliveries replay`."""
 # The user chooses what serves a Flask app; the others have no use for one.
 _STANDALONE = ("capture", "demo", "sandbox", "serve")
 
@@ -87,7 +89,9 @@ class _CommandLine(BillhookGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         # click looks for similar names among all commands: their modules may lack an extra.
         if args and args[0] not in self._names and not args[0].startswith("-"):
-            close = get_close_matches(args[0], self._names, n=1)
+            groups = [name for name in _OFTEN_LEFT_OUT if name in self._names]
+            within = [f"{name} {args[0]}" for name in groups if _has_command(self._load(name), args[0])]
+            close = within[:1] or get_close_matches(args[0], self._names, n=1)
             ctx.fail(f"No such command {args[0]!r}." + "".join(f" Did you mean {name!r}?" for name in close))
         return super().resolve_command(ctx, args)
 
@@ -98,6 +102,10 @@ class _CommandLine(BillhookGroup):
     def _load(self, name: str) -> click.Command:
         command: click.Command = getattr(import_module(f"billhook.cli.{_MODULES.get(name, name)}"), name)
         return command
+
+
+def _has_command(group: click.Command, name: str) -> bool:
+    return isinstance(group, click.Group) and name in group.commands
 
 
 _MANUAL = f"The manual: {Path(__file__).with_name('README.md')}, and the README.md of each folder beside it."

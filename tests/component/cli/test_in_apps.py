@@ -49,6 +49,14 @@ def test_a_mistyped_command_is_named_where_another_lacks_its_extra(app, monkeypa
     assert "No such command 'statu'. Did you mean 'status'?" in result.stderr
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("replay", "deliveries replay"), ("pause", "handlers pause")])
+def test_a_command_of_a_group_is_named_with_its_group(app, typed, meant):
+    result = run(app, typed)
+
+    assert result.exit_code == 2
+    assert f"No such command '{typed}'. Did you mean '{meant}'?" in result.stderr
+
+
 def test_send_without_a_url_posts_to_the_app_itself(app):
     result = run(app, "send", "InvoiceApproved")
 
