@@ -22,7 +22,7 @@ from billhook.inbox.watching.overview import read_totals
 from support.figures import advance, totals
 from support.inbox_view import NOON, column, hung, incoming, open_inbox, rows, upgraded, value
 from support.postgres import only_sqlite
-from support.processes import together, until
+from support.processes import in_children, together, until
 from support.runs import OWNER, at, claim, planned, result_of
 from support.runs import plan as plan_as
 
@@ -458,6 +458,57 @@ def test_counts_are_written_where_their_thread_was_lost():
     assert [sum(each.number for each in counts.values()) for counts in written] == [3]
 
 
+def test_a_child_writes_none_of_the_counts_of_its_parent():
+    written = []
+    buffered = BufferedCounts(written.append, every_seconds=60)
+    refuse(buffered, number=3)
+
+    def count_and_close(_):
+        refuse(buffered, number=4)
+        buffered.close()
+        return repr([sum(each.number for each in counts.values()) for counts in written]).encode()
+
+    in_child = in_children(1, count_and_close)
+    buffered.close()
+
+    assert in_child == [b"[4]"]
+    assert [sum(each.number for each in counts.values()) for counts in written] == [3]
+
+
+def test_counts_go_on_after_an_inbox_was_closed_and_opened_again():
+    written = []
+    buffered = BufferedCounts(written.append, every_seconds=0.0)
+    buffered.close()
+    buffered.reopen()
+
+    refuse(buffered)
+
+    until(lambda: written)
+
+
+def test_counts_wait_in_memory_while_there_is_no_thread_and_the_log_says_so_once(monkeypatch, caplog):
+    written = []
+    buffered = BufferedCounts(written.append, every_seconds=0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
+        for _ in range(3):
+            refuse(buffered)
+
+    refuse(buffered)
+    until(lambda: written)
+
+    assert [sum(each.number for each in counts.values()) for counts in written] == [4]
+    (message,) = caplog.messages
+    assert message.startswith("counts not written yet, kept in memory: the thread billhook-counts cannot be")
+
+
+def raising(error):
+    def call(*_):
+        raise error
+
+    return call
+
+
 @only_sqlite
 def test_counting_never_waits_for_a_database_that_hangs(inbox, where, monkeypatch):
     monkeypatch.setattr(inbox._counts, "_every_seconds", 0.01)
@@ -481,6 +532,18 @@ def test_a_sum_has_the_latest_moment_whatever_comes_last():
         counts.add(Counted.REFUSED, at(seconds), source="s")
 
     assert [*counts.values()] == [Sum(3, 0.0, at(3))]
+
+
+def test_a_duration_is_added_to_its_step_in_parts_of_a_microsecond():
+    counts = Counts()
+    for seconds in (1.5, 1.1):
+        counts.add(Counted.REFUSED, NOON, source="s", duration_seconds=seconds)
+
+    ((key, added),) = counts.items()
+
+    assert (key.bucket, added.number) == (bisect_left(DURATION_BOUNDS, 1.5), 2)
+    assert added.seconds == pytest.approx(2.6, abs=1e-6)
+    assert added.seconds * 2**20 == round(added.seconds * 2**20)
 
 
 def test_a_row_of_counts_has_the_latest_moment_whatever_is_written_last(inbox, where):
