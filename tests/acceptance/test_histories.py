@@ -80,6 +80,13 @@ EXPLAINED = {
     "killed before its result was stored": history(
         attempt(0.5, 0.9), attempt(11, 12, process=2), keys="a", disturbances=[KILLED]
     ),
+    "killed before the database was back": history(
+        attempt(0.5, 0.9),
+        attempt(40, 41, process=2),
+        keys="a",
+        database_away=[(0.5, 25)],
+        disturbances=[Disturbance(frozenset({1}), 30)],
+    ),
     "its process stood still": history(
         attempt(0.5, 21), attempt(11, 12, process=2), keys="a", disturbances=[STOOD_STILL]
     ),

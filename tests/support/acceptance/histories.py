@@ -162,7 +162,9 @@ class Actors:
     def restart_database(self) -> None:
         """The database server goes away and comes back."""
         if self._restart_database is not None:
+            began = time.monotonic()
             self._restart_database()
+            self.history.database_away.append((began, time.monotonic()))
 
     def _command(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "billhook", *arguments]

@@ -72,6 +72,8 @@ class History:
     sent: list[Sent] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     disturbances: list[Disturbance] = field(default_factory=list)
+    database_away: list[tuple[float, float]] = field(default_factory=list)
+    """From when until when no transaction could be written, in order."""
     pauses: list[Pause] = field(default_factory=list)
     replayed: list[tuple[str, float]] = field(default_factory=list)
     """The keys that an operator replayed, and when the command began."""
@@ -108,12 +110,14 @@ class History:
 
     def lost_its_lease(self, attempt: Attempt, until: float) -> bool:
         """Return whether others may have taken its run: its process was killed, or stood still for long."""
-        result_at = FOREVER if attempt.ended is None else attempt.ended
+        settled_by = FOREVER if attempt.ended is None else attempt.ended + self.lease_seconds
+        for began, ended in self.database_away:
+            if began <= settled_by:
+                settled_by = max(settled_by, ended + self.lease_seconds)
         for each in self.disturbances:
             if attempt.process not in each.processes or each.began >= until or each.ended <= attempt.began:
                 continue
-            # What had returned long before was settled.
-            if each.began > result_at + self.lease_seconds:
+            if each.began > settled_by:
                 continue
             if each.ended - each.began >= self.lease_seconds / 2:
                 return True

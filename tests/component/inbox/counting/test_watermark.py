@@ -161,6 +161,22 @@ def test_the_watermark_moves_over_much_in_small_steps(inbox, where, monkeypatch)
     assert max(b - a for a, b in pairwise(ids)) == 10
 
 
+def test_the_watermark_goes_no_further_than_was_noted_however_many_rows_are_after_it(
+    inbox, where, monkeypatch
+):
+    """What is above may be of transactions that are under way."""
+    monkeypatch.setattr(counts, "_STEP_LIMIT", 2)
+    for number in range(5):
+        handled(inbox, f"k{number}", handler="f", seconds=10 * number + 1)
+    noted = counts.Watermark(NOON + timedelta(seconds=5), 1, 0, 0)
+
+    with inbox.database.write() as connection:
+        counts.advance(connection, noted, None)
+
+    finished_at = value(where, "SELECT finished_at FROM billhook_watermark")
+    assert finished_at == "2026-01-15 12:00:05.000000"
+
+
 def test_the_watermark_stays_while_nothing_happens(inbox, where, monkeypatch):
     History(inbox).step()
     advance(inbox, NOON + FAR)
