@@ -21,7 +21,7 @@ from flask import Flask, Response
 from werkzeug.exceptions import InternalServerError
 
 from billhook.basics.engine_kinds import ENGINES
-from billhook.basics.file_modes import read_secret_file
+from billhook.basics.file_modes import read_token_file
 from billhook.errors import ConfigError, Discard
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.extension import ENVIRON, Billhook, get_settings, get_state
@@ -83,7 +83,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     if settings.metrics_token_file is not None:
         from billhook.metrics import metrics_blueprint
 
-        token = read_secret_file("BILLHOOK_METRICS_TOKEN_FILE", settings.metrics_token_file).strip()
+        token = read_token_file("BILLHOOK_METRICS_TOKEN_FILE", settings.metrics_token_file)
         app.register_blueprint(metrics_blueprint(token))
     return app
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -75,19 +76,60 @@ READABLE = re.compile(
 """A command that makes a file readable to all which has secrets, or in which users write them."""
 
 
-def lines_that_are_printed_or_shipped() -> list[str]:
+@cache
+def texts_that_are_printed_or_shipped() -> list[str]:
+    """Of deploy/, of all pages, and of the source, which has the hints, the help and the templates."""
     shipped = [
-        path for path in (ROOT / "deploy").rglob("*") if path.suffix in (".md", ".conf", ".env", ".yaml")
-    ]
+        path for path in (ROOT / "deploy").rglob("*") if path.suffix in (".conf", ".env", ".yaml", ".yml", "")
+        and path.is_file()
+    ]  # fmt: skip
     sources = [
         path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix not in (".pyc", ".png")
     ]
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in (*shipped, *sources)]
-    return [line for text in texts for line in text.splitlines()]
+    own = [path.read_text(encoding="utf-8", errors="replace") for path in (*shipped, *sources)]
+    return [*own, *PAGES.values()]
+
+
+PRIVATE = re.compile(
+    r"(?:deliveries export|--body|/dev/urandom|openssl rand|secrets\.token_|token_hex)"
+    r"[^|;&\n]*(?<![->])> ?[\w./$\"]+"
+)
+"""A command that writes a secret or customers' data into a file that the shell makes."""
+
+
+def makes_a_readable_file(text: str) -> list[str]:
+    """The commands of a text whose shell has no umask for them, on their line or before it in their block."""
+    lines, safe = [], False
+    for line in text.splitlines():
+        safe = (safe or "umask 077" in line) and not line.startswith("```")
+        if PRIVATE.search(line) and not safe:
+            lines.append(line)
+    return lines
+
+
+def test_no_command_of_a_page_or_hint_makes_a_readable_file_with_secrets_or_customers_data() -> None:
+    found = [line for text in texts_that_are_printed_or_shipped() for line in makes_a_readable_file(text)]
+
+    assert found == []
+    assert makes_a_readable_file("$ billhook deliveries export --since 7d > deliveries.jsonl")  # the controls
+    assert makes_a_readable_file("openssl rand -hex 24 > secret.txt\numask 077")
+    assert not makes_a_readable_file("(umask 077; billhook deliveries export > deliveries.jsonl)")
+
+
+SOURCED = re.compile(r"(?:\bset -a\b.*(?:\.|source)|(?:^|[;&#$] *)(?:\.|source) ?)\s*/\S+\.env\b")
+
+
+def test_no_page_reads_a_file_of_options_as_shell() -> None:
+    """systemd reads it otherwise: with KEY=a$b&c;d a shell has an empty KEY, and runs two commands."""
+    lines = [line for text in texts_that_are_printed_or_shipped() for line in text.splitlines()]
+
+    assert [line for line in lines if SOURCED.search(line)] == []
+    assert SOURCED.search("# cd /srv/shop && set -a && . /etc/shop/shop.env")  # the controls
+    assert SOURCED.search("# . /etc/shop/shop.env")
 
 
 def test_nothing_that_is_printed_or_shipped_makes_a_readable_file_with_secrets_or_customers_data() -> None:
-    lines = lines_that_are_printed_or_shipped()
+    lines = [line for text in texts_that_are_printed_or_shipped() for line in text.splitlines()]
 
     assert [line for line in lines if READABLE.search(line)] == []
     assert [line for line in lines if "pg_dump --" in line and "umask 077" not in line] == []

@@ -14,6 +14,7 @@ import stat
 from pathlib import Path
 from typing import Literal
 
+from billhook.basics.printable import HEADER_RULE, fits_header
 from billhook.errors import ConfigError
 
 logger = logging.getLogger("billhook.settings")
@@ -71,6 +72,14 @@ def read_secret_file(key: str, path: str) -> str:
         reason = "it is not UTF-8"
     # Raised here, so that the error for a file that is not UTF-8, which holds its bytes, is not its context.
     raise ConfigError(f"{key} {shown_path(path)} cannot be read: {reason}")
+
+
+def read_token_file(key: str, path: str) -> str:
+    """Return the one token in a file. Raises ConfigError, which `key` begins, also for a file without one."""
+    token = read_secret_file(key, path).strip()
+    if not fits_header(token):
+        raise ConfigError(f"{key} {shown_path(path)}: the token in it {HEADER_RULE}")
+    return token
 
 
 def open_new(path: Path, mode: int = 0o600) -> int:

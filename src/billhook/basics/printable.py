@@ -15,6 +15,7 @@ TRACEBACK_LIMIT = 16_000
 IDENTIFIER_CHARACTERS = 100
 """How long an identifying value gets, which is stored in an index; a longer one is cut."""
 
+HEADER_RULE = "must be printable ASCII without spaces, and not empty"
 _EXCEPTION_CHARACTERS = 2_000
 # Controls, formats (bidirectional overrides), surrogates, private use, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -99,3 +100,8 @@ def error_title(text: str) -> str:
 def without_ids(text: str) -> str:
     """Return the first line of a text with `…` for ids, numbers, addresses and quoted texts."""
     return _VARIABLE.sub("…", text.split("\n", 1)[0][:_TEXT_LIMIT])[:_TITLE_LIMIT].strip()
+
+
+def fits_header(value: str) -> bool:
+    """Return whether HEADER_RULE is kept: HTTP libraries refuse other texts, and repeat them in errors."""
+    return re.fullmatch(r"[!-~]+", value) is not None

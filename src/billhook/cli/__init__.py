@@ -99,6 +99,18 @@ class _CommandLine(BillhookGroup):
         with formatter.section("Commands"):
             formatter.write_dl([(name, _COMMANDS[name]) for name in self._names])
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            # As other servers call it.
+            command = error.ctx.command if error.ctx is not None else self
+            if error.option_name in ("--host", "--port") and any(
+                one.name == "bind" for one in command.params
+            ):
+                raise click.NoSuchOption(error.option_name, None, ["--bind"], error.ctx) from None
+            raise
+
     def _load(self, name: str) -> click.Command:
         command: click.Command = getattr(import_module(f"billhook.cli.{_MODULES.get(name, name)}"), name)
         return command

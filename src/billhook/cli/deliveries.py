@@ -190,7 +190,7 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
     \b
     Examples:
       billhook deliveries show 42
-      billhook deliveries show 42 --body > body.json
+      (umask 077; billhook deliveries show 42 --body > body.json)
     """
     if as_json and body:
         raise click.UsageError("choose one of --json and --body: the JSON includes the body")
@@ -222,11 +222,11 @@ def export(selection: Selection) -> None:
     """Write deliveries as JSON Lines, oldest first, with bodies, runs and failures.
 
     A body that is not UTF-8 is in body_base64 instead of body. The file has the permissions of your shell's
-    umask: run umask 077 first, because it holds customers' data. `billhook actions` lists each export.
+    umask, and it holds customers' data. `billhook actions` lists each export.
 
     \b
     Example:
-      billhook deliveries export --since 7d > deliveries.jsonl
+      (umask 077; billhook deliveries export --since 7d > deliveries.jsonl)
     """
     exported: list[int] = []
     with open_inbox() as inbox, recording(inbox, "export", selection.filter.as_options) as add:

@@ -39,7 +39,7 @@ from billhook.inbox.watching.judgement import condition_of
 from billhook.inbox.watching.occurrences import IssueKind
 from billhook.inbox.watching.overview import read_overview
 from billhook.inbox.watching.snoozes import COUNTED, MOST_MORE
-from billhook.notify import read_addresses
+from billhook.notify import Writer, read_addresses
 
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.SNOOZED)
 _SHORTEST_ID = 4
@@ -340,12 +340,14 @@ def test() -> None:
       BILLHOOK_NOTIFY_FILE=notify.txt billhook notify test
     """
     addresses, errors = read_addresses(_notify_file())
+    settings = load_settings()
+    writer = Writer(settings.dashboard_url, settings.environment)
     failed = len(errors)
     for error in errors:
         click.echo(f"NOT sent: {error}")
     for address in addresses:
         why = address.send(
-            "[billhook] a test message",
+            writer.title("a test message"),
             in_program(f"Sent by `billhook notify test` on {socket.gethostname()}."),
         )
         failed += why is not None

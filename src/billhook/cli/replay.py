@@ -334,7 +334,7 @@ def resend(
     \b
     Examples:
       billhook deliveries resend 42 shop.py --handler shop.chase
-      billhook deliveries show 42 --body > body.json
+      (umask 077; billhook deliveries show 42 --body > body.json)
       billhook deliveries resend 42 --handler shop.chase --file body.json
     """
     with open_inbox() as inbox:

@@ -9,7 +9,8 @@ from typing import Any, Self
 import httpx2
 from pydantic import SecretStr
 
-from billhook.basics.file_modes import read_secret_file
+from billhook.basics.file_modes import read_token_file
+from billhook.basics.printable import HEADER_RULE, fits_header
 from billhook.client.operations import OperationGroups
 from billhook.client.responses import Redactor, ResponseParser
 from billhook.client.retries import RetryPolicy
@@ -19,7 +20,6 @@ from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError
 from billhook.errors.program import no_variables
 from billhook.fields import strict_json
-from billhook.fields.model import HEADER_RULE, fits_header
 from billhook.settings import Settings
 
 _SYSTEM_CLOCK = SystemClock()
@@ -99,7 +99,7 @@ class BillingClient(OperationGroups):
             )
         token, path = settings.api_refresh_token or "", settings.api_refresh_token_file
         if path is not None:  # read once, at start: a token that is rotated needs a new client
-            token = read_secret_file("BILLHOOK_API_REFRESH_TOKEN_FILE", path).strip()
+            token = read_token_file("BILLHOOK_API_REFRESH_TOKEN_FILE", path)
         return cls(str(settings.api_url), str(settings.api_client_id), SecretStr(token), **options)
 
     def request(

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import SecretBytes, SecretStr
 
+from billhook.basics.printable import fits_header
 from billhook.client.operation import ApiOperation, custom_operation
 from billhook.client.responses import ApiResponse, ResponseParser
 from billhook.client.retries import CallDeadline, RetryPolicy, may_be_done, may_repeat
@@ -27,7 +28,6 @@ from billhook.errors import (
     ServiceUnavailable,
     UnexpectedResponse,
 )
-from billhook.fields.model import fits_header
 from billhook.logs import fields
 from billhook.resources import LoginRequest, LoginResponse, Resource
 

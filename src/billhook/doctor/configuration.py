@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from billhook.basics.engine_kinds import ENGINES, Place
-from billhook.basics.file_modes import access_by_others, shown_path
+from billhook.basics.file_modes import access_by_others, read_token_file, shown_path
 from billhook.basics.version import installed_version, version_text
 from billhook.doctor.finding import Finding
 from billhook.extension import get_settings, get_state
@@ -54,6 +54,18 @@ def option_findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[
             "error", "api-without-tls", "BILLHOOK_API_URL is not https",
             "the API token goes over the network unencrypted", "write https:// in BILLHOOK_API_URL",
         )  # fmt: skip
+
+
+def about_tokens(setup: Setup) -> Iterator[Finding]:
+    """Find nothing, or raise ConfigError: the files with tokens are read first when a handler needs one."""
+    settings = setup.settings
+    for key, path in (
+        ("BILLHOOK_API_REFRESH_TOKEN_FILE", settings.api_refresh_token_file),
+        ("BILLHOOK_METRICS_TOKEN_FILE", settings.metrics_token_file),
+    ):
+        if path is not None:
+            read_token_file(key, path)
+    yield from ()
 
 
 def about_late_options(setup: Setup) -> Iterator[Finding]:

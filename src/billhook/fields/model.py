@@ -6,7 +6,6 @@ It parses decoded JSON into a model, with errors that do not repeat the input.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -147,11 +146,3 @@ def describe_details(mistakes: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(
         f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in mistakes
     )
-
-
-HEADER_RULE = "must be printable ASCII without spaces, and not empty"
-
-
-def fits_header(value: str) -> bool:
-    """Return whether HEADER_RULE is kept: HTTP libraries refuse other texts, and repeat them in errors."""
-    return re.fullmatch(r"[!-~]+", value) is not None

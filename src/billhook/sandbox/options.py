@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
+from billhook.basics.printable import HEADER_RULE, fits_header
 from billhook.errors import ConfigError
-from billhook.fields.model import HEADER_RULE, fits_header
 from billhook.signing import Scheme, StandardWebhooks
 
 MAX_KEY = 255

@@ -349,6 +349,19 @@ def test_check_reports_an_inbox_that_cannot_be_written(shop):
     assert "is writable" not in found["inbox"]
 
 
+@pytest.mark.parametrize("key", ["BILLHOOK_API_REFRESH_TOKEN_FILE", "BILLHOOK_METRICS_TOKEN_FILE"])
+def test_check_reports_a_file_of_a_token_that_is_empty(shop, tmp_path, key):
+    path = tmp_path / "token"
+    path.touch(0o600)
+
+    code, found = checked(shop(**{key: str(path)}))
+    path.write_text("a-token-of-many-characters")
+
+    assert code == 1
+    assert found["tokens"].startswith(f"{key} {str(path)!r}: the token in it must be")
+    assert checked(shop(**{key: str(path)}))[0] == 0
+
+
 def test_a_probe_cannot_be_sent_from_outside(shop):
     app = shop()
     forged = {PROBE: "1", "Billhook-Probe": "1", "billhook.probe": "1"}

@@ -152,6 +152,16 @@ def test_serve_on_a_taken_port_starts_nothing(run, taken, monkeypatch):
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("command", [["sandbox"], ["serve"], ["capture", "--to", "x"]])
+def test_the_options_of_other_servers_name_ours(run, command):
+    for option in ("--port", "--host"):
+        result = run(*command, option, "8080")
+
+        assert result.exit_code == 2
+        assert f"No such option '{option}'. Did you mean '--bind'?" in result.output
+    assert "--bind" not in run("options", "--port", "8080").output
+
+
 def test_an_unusable_bind_address_is_refused():
     no_hosts = ("203.0.113.9:8123", "no-such-host.invalid:8123", "a..b:8123")
     for bind in (*no_hosts, "unix:missing/socket", "fd://987"):

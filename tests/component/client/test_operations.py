@@ -172,6 +172,16 @@ def test_an_unreadable_token_file_is_reported(tmp_path):
         BillingClient.from_settings(by_file(tmp_path / "none"))
 
 
+def test_an_empty_token_file_is_reported_by_its_own_option(tmp_path):
+    path = tmp_path / "token"
+    path.write_text("\n")
+    path.chmod(0o600)
+
+    told = r"^BILLHOOK_API_REFRESH_TOKEN_FILE '.*token': the token in it must be printable ASCII"
+    with pytest.raises(ConfigError, match=told):
+        BillingClient.from_settings(by_file(path))
+
+
 def test_a_token_file_that_others_may_write_is_refused(tmp_path):
     path = tmp_path / "token"
     path.touch(0o660)

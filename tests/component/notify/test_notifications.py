@@ -595,14 +595,14 @@ def test_without_the_extra_the_option_is_refused_and_names_it(notify_file, monke
 def test_the_command_says_for_each_address_whether_it_took_the_message(cli_run, hook, notify_file):
     path = notify_file(hook.url, "json://user:pass-word-1@127.0.0.1:9/hook")
 
-    result = cli_run("notify", "test", NOTIFY_FILE=path)
+    result = cli_run("notify", "test", NOTIFY_FILE=path, ENVIRONMENT="live")
 
     assert result.exit_code == 1
     first, second, *_ = result.stdout.splitlines()
     assert first == "line 3, json: sent"
     assert second.startswith("line 4, json: NOT sent: ")
     assert "pass-word-1" not in result.output
-    assert hook.titles == ["[billhook] a test message"]
+    assert hook.titles == ["[billhook live] a test message"]
     assert "BILLHOOK_NOTIFY_FILE is not set" in cli_run("notify", "test").output
 
 

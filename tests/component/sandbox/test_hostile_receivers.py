@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import socket
 import struct
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from support.receivers import (
     flush,
     hang,
     hostile,
+    later,
     read_request,
     receiving,
     say,
@@ -156,6 +159,30 @@ def test_tls_a_certificate_is_good_if_it_is_trusted_and_names_the_host(
 def no_tls(connection: socket.socket, _: Hostile) -> None:
     connection.recv(65536)
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_the_log_says_once_that_deliveries_fail_and_once_that_they_arrive_again(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.INFO, "billhook.sandbox")
+    http_post.tls_context.cache_clear()
+    with receiving(tls=certificate(tmp_path)) as receiver, running() as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url.replace("http://", "https://"))
+        flush(sandbox)
+        later(sandbox, 3600)
+    http_post.tls_context.cache_clear()
+    with receiving(500) as receiver, running(retry_seconds=(1,)) as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        later(sandbox, 3600)
+        port = receiver.port
+
+    failed, bad, again = [
+        record.getMessage() for record in caplog.records if "deliver" in record.getMessage()
+    ]
+    assert re.fullmatch(r"deliveries to 127\.0\.0\.1:\d+ fail: tls_failed: .*SSL_CERT_FILE=FILE .*", failed)
+    assert bad == f"deliveries to 127.0.0.1:{port} fail: bad_status"
+    assert again == f"deliveries to 127.0.0.1:{port} arrive again"
 
 
 @pytest.mark.parametrize(("behave", "problem"), [(hang, "timed_out"), (no_tls, "tls_failed")])

@@ -46,7 +46,7 @@ from billhook.inbox.tables.dialect import with_own
 from billhook.inbox.tables.facts import RowSecurity
 from billhook.inbox.tables.records import NewDelivery
 from billhook.inbox.tables.revision import verify, verify_opened
-from billhook.inbox.tables.schema import version
+from billhook.inbox.tables.schema import version, worker
 
 logger = logging.getLogger("billhook.inbox")
 
@@ -264,9 +264,12 @@ class PostgresDatabase(Database):
     def back_up(self, target: Path, progress: Callable[[int, int], None]) -> int:
         """Raise ConfigError with the PostgreSQL command that does it."""
         del progress
-        # The file has customers' data: with pg_dump's own mode every account could read it.
+        # The file has customers' data: with pg_dump's own mode every account could read it. The workers of
+        # the dump's time would be taken for dead ones where it is restored.
+        schema = quote_identifier(self.schema)
         command = (
-            f"umask 077 && pg_dump --format=custom --schema={shlex.quote(quote_identifier(self.schema))}"
+            f"umask 077 && pg_dump --format=custom --schema={shlex.quote(schema)} "
+            f"--exclude-table-data={shlex.quote(f'{schema}.{worker.name}')}"
         )
         raise ConfigError(
             "an inbox on PostgreSQL is backed up by PostgreSQL's own tools: "

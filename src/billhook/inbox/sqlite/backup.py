@@ -16,7 +16,7 @@ from billhook.inbox.sqlite.driver import connect
 from billhook.inbox.sqlite.file import refuse_foreign_file, sync
 from billhook.inbox.sqlite.library import sqlite3
 from billhook.inbox.tables.revision import require_upgradable
-from billhook.inbox.tables.schema import version
+from billhook.inbox.tables.schema import version, worker
 
 Progress = Callable[[int, int], None]
 """Called with (pages done, pages in all) now and then."""
@@ -69,6 +69,7 @@ def restore(path: Path, backup: Path, progress: Progress) -> int:
         with _new_file(restoring), _failures(f"the copy of {backup}"):
             with closing(sqlite3.connect(uri, uri=True)) as source:
                 deliveries = _copy(source, restoring, progress, of=backup)
+            _forget_workers(restoring)
             sync(restoring)
             restoring.replace(path)
         # The old log must not be written into the new file; until both are gone, no process opens it.
@@ -76,6 +77,14 @@ def restore(path: Path, backup: Path, progress: Progress) -> int:
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         sync(path.parent)
     return deliveries
+
+
+def _forget_workers(path: Path) -> None:
+    """Delete the workers of the copy's time, which would be taken for dead ones."""
+    with closing(sqlite3.connect(path)) as copy, copy:
+        tables = {name for (name,) in copy.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if worker.name in tables:  # not in a copy of an older schema
+            copy.execute(f"DELETE FROM {worker.name}")  # noqa: S608 - ours
 
 
 def _copy(source: sqlite3.Connection, target: Path, progress: Progress, *, of: Path) -> int:

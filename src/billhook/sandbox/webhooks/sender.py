@@ -38,6 +38,11 @@ MAX_PER_DESTINATION = 4
 MIN_WAIT_SECONDS = 0.05
 FLUSH_POLL_SECONDS = 0.01
 ERROR_PAUSE_SECONDS = 1.0
+_MAX_DESTINATIONS = 1_000
+_HINTS = {
+    FailureReason.TLS_FAILED: ": its certificate is not trusted; SSL_CERT_FILE=FILE names your own authority",
+    FailureReason.FORBIDDEN_ADDRESS: ": --allow-private delivers to this machine too",
+}
 _HEADERS = {"Content-Type": "application/json", "User-Agent": "billhook-sandbox"}
 logger = logging.getLogger("billhook.sandbox")
 
@@ -65,6 +70,8 @@ class Sender:
         self._stopped = threading.Event()
         self._in_progress: dict[str, str] = {}
         """The destination of each delivery, by its id."""
+        self._problems: dict[str, FailureReason] = {}
+        """Why the last attempt failed, by its destination."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
 
@@ -170,6 +177,8 @@ class Sender:
             result = PostResult(problem=FailureReason.NOT_SIGNED)
         else:
             result = await self._post(due, headers, fault)
+            if fault is None:
+                self._log_change(destination(due.url), result.problem)
         return {
             "started_at": started_at,
             "milliseconds": round((time.monotonic() - began) * 1000),
@@ -197,6 +206,18 @@ class Sender:
             problem = FailureReason.ANSWER_LOST if lost else FailureReason.SHOULD_HAVE_REFUSED
             return replace(result, problem=problem)
         return result
+
+    def _log_change(self, to: str, problem: FailureReason | None) -> None:
+        """Log that attempts fail now or otherwise, or no longer: once, and not for each attempt."""
+        before = self._problems.pop(to, None)
+        if problem is None:
+            if before is not None:
+                logger.info("deliveries to %s arrive again", to)
+            return
+        if len(self._problems) < _MAX_DESTINATIONS:
+            self._problems[to] = problem
+        if problem is not before:
+            logger.warning("deliveries to %s fail: %s%s", to, problem, _HINTS.get(problem, ""))
 
     @cached_property
     def _unknown_secret(self) -> Secret:

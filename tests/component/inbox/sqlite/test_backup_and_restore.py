@@ -8,11 +8,13 @@ import resource
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 
 from billhook.errors import ConfigError, InboxError
 from billhook.inbox import Inbox
+from billhook.inbox.running.workers import WorkerRecord
 from billhook.inbox.sqlite.library import sqlite3
 from support.inbox_view import change, incoming, open_inbox, rows, upgraded, value
 from support.postgres import libpq
@@ -269,7 +271,8 @@ def test_postgresqls_backup_commands_are_printed_without_the_password():
 
     where = "--dbname='host=db.example port=5433 user=me dbname=billing'"
     assert str(backing_up.value).endswith(
-        f"""tools: umask 077 && pg_dump --format=custom --schema='"hooks"' {where} --file='my backup'"""
+        """tools: umask 077 && pg_dump --format=custom --schema='"hooks"' """
+        f"""--exclude-table-data='"hooks".billhook_worker' {where} --file='my backup'"""
     )
     assert str(restoring.value).endswith(
         f"while nothing uses it: pg_restore --clean --if-exists --single-transaction {where} 'my backup'"
@@ -280,6 +283,7 @@ def test_postgresqls_backup_commands_are_printed_without_the_password():
 def test_the_printed_postgresql_commands_work(database_url, tmp_path):
     inbox = Inbox(upgraded(database_url))
     inbox.put(incoming("k"))
+    a_worker(inbox)
     change(database_url, "CREATE TABLE mine (x INTEGER)")
     password = libpq(database_url).get("password")
     environ = {**os.environ, **({"PGPASSWORD": str(password)} if password else {})}
@@ -300,9 +304,28 @@ def test_the_printed_postgresql_commands_work(database_url, tmp_path):
 
     assert (dumped.returncode, restored.returncode) == (0, 0), dumped.stderr + restored.stderr
     assert rows(database_url, "SELECT key FROM billhook.delivery") == [("k",)]
+    assert value(database_url, "SELECT count(*) FROM billhook.billhook_worker") == 0
     assert value(database_url, "SELECT count(*) FROM mine") == 0
     opened = open_inbox(database_url)
     assert opened.put(incoming("after")).delivery_id == 2
+
+
+def a_worker(inbox):
+    """One that is alive at the time of the backup, and would be missed where it is restored."""
+    inbox.record_worker(WorkerRecord("a:1", "worker", 1, datetime.now(UTC)), datetime.now(UTC))
+
+
+def test_the_workers_of_the_time_of_a_backup_are_not_restored(inbox, path, tmp_path):
+    a_worker(inbox)
+    inbox.database.back_up(tmp_path / "backup.db", silent)
+    inbox.close()
+    count = "SELECT count(*) FROM billhook_worker"
+
+    restore(path, tmp_path / "backup.db")
+
+    assert value(tmp_path / "backup.db", count) == 1  # the control
+    assert value(path, count) == 0
+    assert len(keys(path)) == 20
 
 
 def _here():
