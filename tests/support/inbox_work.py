@@ -21,7 +21,7 @@ from billhook.inbox import (
 from billhook.inbox.counting import unconsumed
 from billhook.inbox.counting.counts import Counts
 from billhook.inbox.counting.retention import Cutoffs
-from billhook.inbox.operating import actions, operations, subscriptions, takeover
+from billhook.inbox.operating import actions, operations, postpone, subscriptions, takeover
 from billhook.inbox.reading import deliveries, search_scope, searches, worker_list
 from billhook.inbox.reading import handler_shares as shares
 from billhook.inbox.reading.compared_deliveries import read_compared
@@ -354,6 +354,8 @@ def change(inbox: Inbox) -> None:
     operations.replay(inbox, ids, at(400), type_field="type", dry_run=True)
     stored = inbox.received(1)[0]
     operations.store_edited(inbox, stored._replace(key="edited"), RunPlan(0, ("plain",)), stored.delivery_id)
+    postpone.postpone(inbox, ids, at(401), at(450), handler="plain")
+    postpone.postpone(inbox, ids, at(401), at(401))
     dead = claim(inbox, 100, seconds=500)
     settle(inbox, dead[:1], RunState.DEAD, 501, error="e")
     settle(inbox, dead[1:], RunState.DEAD, 501, group="bug")

@@ -25,6 +25,7 @@ EACH = [
     errors.ServiceUnavailable("POST /contracts", "it took too long", sent=True),
     errors.SandboxError(429, "rate_limit_exceeded", "too many requests", b"{}", 3),
     errors.Retry("later", after_seconds=30),
+    errors.PutOffTooOften(30),
 ]
 
 

@@ -23,7 +23,7 @@ _COMMANDS = {
     "capture": "Record raw requests to files, to look at their signatures.",
     "check": "Check the configuration; send a signed probe through the app.",
     "db": "Show and upgrade the inbox's schema; back up and restore the inbox.",
-    "deliveries": "List, follow, show, replay, forward, discard, export, prune and erase deliveries.",
+    "deliveries": "List, follow, show, replay, postpone, forward, discard, prune and erase deliveries.",
     "demo": "See it work on this machine.",
     "deploy": "Write the files that bring this app to production, for review.",
     "doctor": "Find out what is wrong, and what to do about it.",

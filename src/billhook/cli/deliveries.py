@@ -29,6 +29,7 @@ from billhook.cli.output import (
     took,
 )
 from billhook.cli.params import DELIVERY_ID, ShowGroup, as_json, flag, moment, option, paged
+from billhook.cli.postpone import postpone
 from billhook.cli.replay import replay, resend
 from billhook.cli.selection import Selection, no_match, recording, selecting
 from billhook.clock import format_time
@@ -117,7 +118,7 @@ def _print_line(one: DeliveryDetails, *, as_json: bool) -> None:
 
 @click.group(cls=ShowGroup)
 def deliveries() -> None:
-    """List, follow, show, replay, resend, forward, discard, export, prune and erase deliveries.
+    """List, follow, show, replay, postpone, resend, forward, discard, export, prune and erase deliveries.
 
     Standalone they need no secrets of the receiver.
 
@@ -136,7 +137,7 @@ def deliveries() -> None:
     """
 
 
-for _command in (discard, erase, forward, prune, replay, resend, tail):
+for _command in (discard, erase, forward, postpone, prune, replay, resend, tail):
     deliveries.add_command(_command)
 
 
@@ -328,8 +329,7 @@ def _print_runs(runs: list[RunDetails]) -> None:
     optional = ("took", "next (UTC)", "worker", "release", "last error", "why discarded")
     rows = [
         (run.handler, run.status, run.attempts, took(run.duration_seconds),
-         _next(run, "when its handler's limit allows") if run.state in ("due", "running") else None,
-         run.worker, run.release, *_texts(run))
+         _next(run, "when its handler's limit allows"), run.worker, run.release, *_texts(run))
         for run in runs
     ]  # fmt: skip
     print_table(("handler", "state", "attempts", *optional), rows, title="runs", optional=optional)
@@ -363,6 +363,10 @@ def _texts(run: RunDetails) -> tuple[str | None, str | None]:
 
 def _next(run: RunDetails, limited: str) -> str | None:
     """Return when the next attempt is due; `limited` where the limit of the handler decides."""
+    if run.not_before is not None and run.state in (RunState.DUE, RunState.WAITING):
+        return f"not before {format_time(run.not_before)}"
+    if run.state not in (RunState.DUE, RunState.RUNNING):
+        return None
     if run.due_at is None:
         return None if run.paused else limited
     return format_time(run.due_at)
@@ -416,6 +420,6 @@ def _row(one: ListedDelivery) -> dict[str, Any]:
     if run is not None:
         more = f" +{len(one.runs) - 1}" if len(one.runs) > 1 else ""
         waits = run.state == RunState.DUE and (run.attempts > 0 or run.due_at is None)
-        next_try = _next(run, "at its limit") if waits else None
+        next_try = _next(run, "at its limit") if waits or run.not_before else None
         row |= {"handler": run.handler + more, "attempts": run.attempts, "next try (UTC)": next_try}
     return row

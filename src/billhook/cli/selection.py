@@ -25,6 +25,7 @@ from billhook.handlers.registered import missing_names, names_of
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.operating.actions import ids_text, recorded
 from billhook.inbox.operating.operations import DiscardResult, EraseResult, ReplayResult
+from billhook.inbox.operating.postpone import PostponeResult
 from billhook.inbox.reading.deliveries import count, details, handler_names, id_batches, in_batches
 from billhook.inbox.reading.search_scope import read_scope, search_bound
 from billhook.inbox.running.filters import FILTERS, SHOWN_STATES, STATES
@@ -46,7 +47,7 @@ _IDS = click.argument("ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
 _HOW = ("ids", "dry_run", "yes", "as_json", "rate")
 
 Command = Callable[..., None]
-R = TypeVar("R", DiscardResult, EraseResult, ReplayResult)
+R = TypeVar("R", DiscardResult, EraseResult, PostponeResult, ReplayResult)
 
 
 def selecting(

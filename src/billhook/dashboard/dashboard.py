@@ -42,6 +42,7 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/deliveries/<int:delivery_id>/body", "body", delivery.send_body, "GET"),
     ("/deliveries/<int:delivery_id>/replay", "replay", delivery.replay_one, "POST"),
     ("/deliveries/<int:delivery_id>/resend", "resend", delivery.resend_one, "POST"),
+    ("/deliveries/<int:delivery_id>/postpone", "postpone", delivery.postpone_one, "POST"),
     ("/deliveries/<int:delivery_id>/discard", "discard", delivery.discard_one, "POST"),
     ("/deliveries/<int:delivery_id>/erase", "erase", delivery.erase_one, "POST"),
     ("/failures", "failures", handlers.show_failures, "GET"),

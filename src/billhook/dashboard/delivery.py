@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Response, abort, current_app, request, url_for
 
 from billhook.basics.printable import printable
-from billhook.clock import format_time
+from billhook.clock import format_time, parse_duration, parse_time
 from billhook.dashboard.body import read_body
 from billhook.dashboard.context import DashboardContext, describe, replay_batches, tone
 from billhook.dashboard.deliveries import parse_id, read_filter_form
@@ -13,9 +13,11 @@ from billhook.engines.resend import resend
 from billhook.errors import ConfigError, PayloadError
 from billhook.fields.model import describe_details
 from billhook.inbox.operating.operations import discard, empty_log, erase
+from billhook.inbox.operating.postpone import postpone
 from billhook.inbox.reading.deliveries import RunDetails
 from billhook.inbox.reading.handler_shares import known_issues
 from billhook.inbox.reading.searches import neighbours, related_deliveries
+from billhook.inbox.running.postponing import LONGEST_POSTPONEMENT
 from billhook.pages.charts import Lane, Mark, lane_chart
 from billhook.pages.text import indented_json
 from billhook.receiver.masking import masked_headers, signature_headers
@@ -47,6 +49,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
             context.inbox, {one.issue for run in found.runs for one in run.failures if one.issue}
         ),
         failed=any(run.standing in ("dead", "retrying") for run in found.runs),
+        postponable=any(run.state in ("due", "waiting") for run in found.runs),
         open=found.summary.state not in ("done", "pruned", "erased"),
         unfinished=found.summary.state in ("received", "planned"),
         editable=text if text.encode() == found.body and len(text) <= RAW_CHARACTERS else None,
@@ -112,6 +115,30 @@ def resend_one(context: DashboardContext, delivery_id: int) -> Response:
         abort(400, f"Nothing was stored: {error}.")
     context.inbox.waker.wake()
     return _back(context, new_id, f"Stored, with the edited body, for {printable(handler)}.", "good")
+
+
+def postpone_one(context: DashboardContext, delivery_id: int) -> Response:
+    """Put the runs of a delivery off, and return to its page."""
+    context.delivery(delivery_id)
+    text, now = request.form.get("until", "").strip(), context.now
+    try:
+        # A duration is from now on here, and no age.
+        until = now + parse_duration(text) if text[-1:].isalpha() else parse_time(text, now)
+    except (ValueError, OverflowError):
+        abort(400, "Give a duration such as 90s, 30m, 2h or 7d, or a time such as 2026-01-31T18:45.")
+    if until > now + LONGEST_POSTPONEMENT:
+        abort(400, "That is more than 31 days ahead: put it off for less.")
+    with context.recorded("postpone", "") as recorder:
+        done = postpone(context.inbox, [delivery_id], now, until)
+        recorder.add(done.deliveries, [delivery_id])
+    context.inbox.waker.wake()
+    if not done.runs:
+        running = "it is running." if done.running else "no run of it is unfinished."
+        return _back(context, delivery_id, f"Nothing was put off: {running}", "warn")
+    when = "due at once" if until <= now else f"not called before {until:%Y-%m-%d %H:%M} UTC"
+    behind = f" Deliveries that wait behind it in an order: {done.behind:,}." if done.behind else ""
+    runs = "Its run is" if done.runs == 1 else f"Its {done.runs:,} runs are"
+    return _back(context, delivery_id, f"{runs} {when}.{behind}", "good")
 
 
 def discard_one(context: DashboardContext, delivery_id: int) -> Response:

@@ -48,10 +48,12 @@ def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:
 def through_text(backlog: HandlerBacklog, now: datetime) -> str:
     """Return when a handler's runs are handled: `in 2 h`, `in more than 2 h` if not all are counted.
 
-    Where all that is left waits for a time, that time: `retried at 18:45`.
+    Where all that is left waits for a time, that time: `retried at 18:45`, or `not before 18:45`.
     """
     if backlog.only_retrying and backlog.through_at is not None:
         when = short_time(backlog.through_at, now)
+        if backlog.last_put_off:
+            return f"not before {when}"
         return f"retried {'at' if backlog.retrying == 1 else 'until'} {when}"
     text = format_ago(backlog.through_at, now)
     return text.replace("in ", "in more than ", 1) if backlog.through_at_least else text

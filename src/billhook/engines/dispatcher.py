@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from billhook.engines.attempt_context import startup_context
 from billhook.engines.newest_list import NewestList
 from billhook.engines.reading import Reading, quarantined
 from billhook.engines.reporting import AttemptResult, PlannedDelivery, delivery_fields, report
-from billhook.errors import Discard, DuplicateHandlerName, ModelFailed, PayloadError
+from billhook.errors import Discard, DuplicateHandlerName, ModelFailed, PayloadError, PutOffTooOften, Retry
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.events.base import decode_body, event_of
 from billhook.events.own_models import guarded, is_own
@@ -40,6 +40,7 @@ from billhook.handlers import (
 from billhook.handlers.registered import missing_remedy
 from billhook.inbox import Claim, ContentKey, HandlerLimits, RunOptions, RunPlan, RunState, StoredDelivery
 from billhook.inbox.running.leases import LOST
+from billhook.inbox.running.postponing import LONGEST_POSTPONEMENT, MOST_POSTPONEMENTS
 from billhook.logs import fields
 
 if TYPE_CHECKING:
@@ -331,7 +332,15 @@ class Dispatcher:
         now = self.clock.now()
         state, due_at = RunState.SUCCEEDED, None
         told: dict[str, Any] = {}
-        if failure is not None:
+        put_off_to = None if failure is None else asked_time(failure.exception, now)
+        if failure is not None and put_off_to is not None and claim.postponements >= MOST_POSTPONEMENTS:
+            failure = HandlerFailure.from_exception(PutOffTooOften(claim.postponements))
+            put_off_to = None
+        if failure is not None and put_off_to is not None:
+            state, due_at = RunState.DUE, put_off_to
+            told = {"error": failure.error, "traceback": failure.traceback, "uncounted": True}
+            told["not_before"] = put_off_to
+        elif failure is not None:
             # One that does not count was ended by us, by a stop or a neighbour's crash: it costs no retry.
             # Nor does one where the handler was missing, which has the default schedule.
             number = claim.attempt if missing else claim.attempt - claim.uncounted
@@ -350,6 +359,15 @@ class Dispatcher:
                 told |= {"group": failure.group.key, "place": failure.group.place}
         result = claim.ended(state, now, due_at=due_at, duration_seconds=duration_seconds, **told)
         return AttemptResult(result, delivery, failure)
+
+
+def asked_time(error: BaseException, now: datetime) -> datetime | None:
+    """Return until when a handler puts its run off, by `Retry(at=…)`: within 31 days; None if it does not."""
+    at = getattr(error, "at", None) if isinstance(error, Retry) else None
+    # A subclass of Retry may set it to any value, or not at all.
+    if not isinstance(at, datetime) or at.utcoffset() is None:
+        return None
+    return min(max(at, now), now + LONGEST_POSTPONEMENT).astimezone(UTC)
 
 
 def run_options(handler: Handler, stored: StoredDelivery, event: Event | UnknownEvent) -> RunOptions:

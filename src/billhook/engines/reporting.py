@@ -120,9 +120,12 @@ def _report_attempt(sender: object, attempt: AttemptResult) -> None:
     about, why = (handler, result.delivery_id), first_line(failure.error)
     extra = delivery_fields(delivery, cause=error, duration=result.duration_seconds)
     if result.state is RunState.DUE:
-        text = "handler %s failed on delivery %d (attempt %d), retrying %s: %s"
         moment = _moment(result.due_at, result.at)
-        logger.warning(text, *about, result.attempt, moment, why, extra=extra)
+        if result.not_before is not None:
+            logger.info("handler %s put delivery %d off, again %s: %s", *about, moment, why, extra=extra)
+        else:
+            text = "handler %s failed on delivery %d (attempt %d), retrying %s: %s"
+            logger.warning(text, *about, result.attempt, moment, why, extra=extra)
         signals.emit(signals.handler_retrying, sender, due_at=result.due_at, **facts)
     else:
         text = "run of handler %s on delivery %d is dead after attempt %d: %s"

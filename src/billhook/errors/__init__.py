@@ -51,6 +51,7 @@ BillhookError
 │   │   └── InternalError
 │   ├── UnexpectedResponse       there was a response, but not one of the specification
 │   └── ServiceUnavailable       there was no response
+├── PutOffTooOften               a handler put one run off again and again
 ├── SandboxError                 the sandbox refuses a request
 └── HandlerControl               raised by a handler to choose how its run ends
     ├── Retry

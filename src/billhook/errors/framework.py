@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from billhook.errors.program import in_program, install_command, no_variables
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 class BillhookError(Exception):
@@ -294,13 +297,33 @@ class HandlerControl(BillhookError):
 
 
 class Retry(HandlerControl):
-    """Run this handler again: after `after_seconds`, or by the retry schedule if that is None."""
+    """Run this handler again: after `after_seconds`, or not before the time `at`, else by the retry schedule.
 
-    def __init__(self, reason: str = "", *, after_seconds: float | None = None) -> None:
+    With `at`, an aware datetime, the attempt does not count. A later time than 31 days from now is taken as
+    that; a handler may do it 30 times in a run, and fails the next time.
+    """
+
+    def __init__(
+        self, reason: str = "", *, after_seconds: float | None = None, at: datetime | None = None
+    ) -> None:
+        if at is not None and after_seconds is not None:
+            raise ValueError("choose one of after_seconds and at")
+        if at is not None and at.utcoffset() is None:
+            raise ValueError(f"at must have a time zone, got the naive {at.isoformat()}: it names no moment")
         if after_seconds is not None and not 0 <= after_seconds <= 31 * 86_400:
             raise ValueError(f"after_seconds must be between 0 and 31 days, got {after_seconds!r}")
-        self.after_seconds = after_seconds
+        self.after_seconds, self.at = after_seconds, at
         super().__init__(reason or "the handler asked for another attempt")
+
+
+class PutOffTooOften(BillhookError):
+    """A handler raised `Retry(at=…)` more often than it may in one run."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        super().__init__(
+            f"the handler has put this run off {times} times with Retry(at=…), and may not again"
+        )
 
 
 class Discard(HandlerControl):

@@ -23,6 +23,7 @@ ACTIONS = {
     "deliveries/replay/confirmed": {"id": "1"},
     "deliveries/1/replay": {},
     "deliveries/1/resend": {"handler": "shop.book", "body": APPROVED.decode()},
+    "deliveries/1/postpone": {"until": "2h"},
     "deliveries/1/discard": {"reason": "done by hand"},
     "deliveries/1/erase": {"discard": "1"},
     "failures/<issue_id>/replay": {},

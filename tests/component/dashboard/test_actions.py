@@ -441,6 +441,47 @@ def test_the_page_of_a_handler_that_is_gone_says_what_to_do_with_its_runs(rename
     assert "Its runs fail" not in renamed.text("handler?name=shop.mail")
 
 
+# --- postpone -------------------------------------------------------------------------------------
+
+
+def test_a_delivery_is_put_off_for_a_time_or_until_one_and_called_again_at_once(failing):
+    for_a_time = failing.act("deliveries/1/postpone", until="2d")
+    shown = " ".join(failing.text("deliveries/1").split())
+    until = failing.act("deliveries/1/postpone", until="2h")
+    failing.broken.clear()
+    early = failing.state.handle_due()
+    at_once = failing.act("deliveries/1/postpone", until="0s")
+    failing.state.handle_due()
+    nothing = failing.act("deliveries/1/postpone", until="2h")
+
+    assert re.fullmatch(r"Its run is not called before 20[\d-]+ [\d:]+ UTC\.", for_a_time)
+    assert re.search(r"not before 20[\d-]+ [\d:]+", shown)
+    assert until < for_a_time
+    assert early == 0
+    assert at_once == "Its run is due at once."
+    assert (status(failing, 1), status(failing, 2)) == ("done", "retrying")
+    assert nothing == "Nothing was put off: no run of it is unfinished."
+    assert recorded(failing)[-1] == ("alice", "postpone", "1", 1)
+
+
+@pytest.mark.parametrize(
+    ("until", "told"),
+    [
+        ("32d", "more than 31 days ahead"),
+        ("2999-01-01", "more than 31 days ahead"),
+        ("soon", "Give a duration"),
+        ("", "Give a duration"),
+        ("999999w", "Give a duration"),
+    ],
+)
+def test_a_time_to_put_off_that_cannot_be_is_refused(failing, until, told):
+    refused = failing.post("deliveries/1/postpone", until=until)
+
+    assert refused.status_code == 400
+    assert told in refused.text
+    assert recorded(failing) == []
+
+
 # --- discard, erase -------------------------------------------------------------------------------
 
 

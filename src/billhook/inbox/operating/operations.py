@@ -278,6 +278,8 @@ def _make_due(
             attempts=0,
             runs_alone=0,
             uncounted_attempts=0,
+            not_before=None,
+            postponements=0,
             # Not for a run that only waits for its retry: that is the same occurrence, hastened.
             replays=run.c.replays + case((is_due, 0), else_=1),
             due_at=now,

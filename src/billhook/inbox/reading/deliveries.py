@@ -126,6 +126,8 @@ class RunDetails:
     """The process that claimed it last."""
     release: str | None = None
     """The release of the user's code in that process; None without a name."""
+    not_before: datetime | None = None
+    """While it is put off: the time before which it is not called."""
     failures: list[FailureDetails] = field(default_factory=list)
 
     @property

@@ -50,6 +50,7 @@ CLAIMED_COLUMNS = (
     run.c.due_at,
     run.c.runs_alone,
     run.c.uncounted_attempts,
+    run.c.postponements,
     run.c.replays,
     run.c.order_key,
 )

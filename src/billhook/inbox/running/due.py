@@ -21,12 +21,14 @@ from sqlalchemy import (
     bindparam,
     column,
     func,
+    or_,
     select,
     update,
 )
 
 from billhook.basics.type_names import is_reading
 from billhook.inbox.running.handler_lists import EVERY_TYPE, TypeFilter, of_types
+from billhook.inbox.running.postponing import not_earlier
 from billhook.inbox.running.unread import first_of_each
 from billhook.inbox.tables.records import HandlerLimits, own_name
 from billhook.inbox.tables.schema import (
@@ -279,10 +281,13 @@ def reset_far_due_times(connection: Connection, names: Iterable[str], now: datet
 
     Runs of the handlers of these names, which the index finds, and suspects.
     """
-    # Not leases: this worker's own clock may be the one that is wrong.
+    # Not leases: this worker's own clock may be the one that is wrong. Nor times that were named as such.
+    named = run.c.due_at == run.c.not_before
     due = [and_(DUE_RUN, run.c.handler == name) for name in names]
     for which in (*due, SUSPECT):
-        far = select(run.c.id).where(which, run.c.due_at > now + FARTHEST)
+        far = select(run.c.id).where(
+            which, run.c.due_at > now + FARTHEST, or_(run.c.not_before.is_(None), ~named)
+        )
         # Rows that another worker has locked are reset by it, or the next time.
         found = far.with_for_update(skip_locked=True)
-        connection.execute(update(run).where(run.c.id.in_(found)).values(due_at=now))
+        connection.execute(update(run).where(run.c.id.in_(found)).values(due_at=not_earlier(now)))

@@ -33,7 +33,7 @@ NOT_CLAIMED: dict[str, Any] = {"queued": 0, "beside_others": 0}
 """What the columns of a claim are without one; a run whose lease has expired keeps them."""
 _EXPIRED_COLUMNS = (
     *(run.c.id, run.c.handler, run.c.attempts, run.c.worker, run.c.release_id),
-    *(run.c.queued, run.c.runs_alone, run.c.beside_others, run.c.uncounted_attempts),
+    *(run.c.queued, run.c.runs_alone, run.c.beside_others, run.c.uncounted_attempts, run.c.postponements),
 )
 _EXPIRE_LIMIT = 500
 _MAX_UNCOUNTED = 8
@@ -124,13 +124,14 @@ def expire_leases(
 
 def _uncounted(row: Any) -> int:
     """Return how many attempts of a run do not count after one that was lost."""
-    uncounted: int = row.uncounted_attempts
+    put_off: int = row.postponements
+    lost: int = row.uncounted_attempts - put_off
     if not row.runs_alone:
-        return uncounted + 1
+        return put_off + lost + 1
     if row.beside_others:
-        return max(uncounted, min(uncounted + 1, _MAX_UNCOUNTED))
+        return put_off + max(lost, min(lost + 1, _MAX_UNCOUNTED))
     # It ran alone and was lost: the attempt before it, not counted until now, is its own doing too.
-    return max(0, uncounted - 1)
+    return put_off + max(0, lost - 1)
 
 
 def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: dict[str, Any]) -> None:

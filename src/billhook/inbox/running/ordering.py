@@ -23,6 +23,7 @@ from sqlalchemy import (
     update,
 )
 
+from billhook.inbox.running.postponing import not_earlier
 from billhook.inbox.tables.dialect import InboxDialect, dialect_of
 from billhook.inbox.tables.handler_names import StoredNames
 from billhook.inbox.tables.schema import ORDERED_RUN, UNFINISHED_RUN, run
@@ -87,7 +88,7 @@ def _release_next_statement(dialect: InboxDialect) -> Update:
         .where(
             run.c.id.in_(select(_first_of(keys)).select_from(keys)), in_states(run.c.state, RunState.WAITING)
         )
-        .values(state=RunState.DUE.value, due_at=bindparam("now", type_=run.c.due_at.type))
+        .values(state=RunState.DUE.value, due_at=not_earlier(bindparam("now", type_=run.c.due_at.type)))
         .returning(run.c.delivery_id)
     )
 
@@ -120,7 +121,7 @@ def _release_next_of_several_names(
     released = (
         update(run)
         .where(in_values(run.c.id, waiting), in_states(run.c.state, RunState.WAITING))
-        .values(state=RunState.DUE.value, due_at=now)
+        .values(state=RunState.DUE.value, due_at=not_earlier(now))
         .returning(run.c.delivery_id)
     )
     return list(connection.execute(released).scalars())
@@ -129,8 +130,9 @@ def _release_next_of_several_names(
 def release_next(connection: Connection, keys: Collection[OrderKey], now: datetime) -> list[int]:
     """Make the first waiting run of each key due, where no run is due or running; returns their deliveries.
 
-    First is the delivery that was stored first, however late its run was planned. A run that waits for a
-    retry is due already: it keeps its place. On PostgreSQL only under billhook.inbox.tables.locks.
+    One that is not to be called before a time is due then. First is the delivery that was stored first,
+    however late its run was planned. A run that waits for a retry is due already: it keeps its place. On
+    PostgreSQL only under billhook.inbox.tables.locks.
     """
     several = [key for key in keys if len(key.names) > 1]
     released = _release_next_of_several_names(connection, several, now) if several else []

@@ -116,6 +116,7 @@ def change_runs(
         # A new token: a late result of an earlier attempt must match nothing.
         row |= {"token": run.c.token + 1, "replays": run.c.replays + case((UNFINISHED_RUN, 0), else_=1)}
         row |= {"runs_alone": 0, "uncounted_attempts": 0, "duration_seconds": None, **NOT_CLAIMED}
+        row |= {"not_before": None, "postponements": 0}
         connection.execute(update(run).where(run.c.id == run_id).values(row))
     _in_order(connection, keys, originals, now)
 

@@ -28,6 +28,7 @@ from billhook.basics.type_names import is_reading
 from billhook.inbox.counting.counts import as_above_watermark
 from billhook.inbox.running.leases import NOT_CLAIMED, UNSETTLED
 from billhook.inbox.running.ordering import OrderKey, release_next, with_names
+from billhook.inbox.running.postponing import not_earlier
 from billhook.inbox.running.superseding import discard_superseded
 from billhook.inbox.tables.dialect import RunUpdate, dialect_of
 from billhook.inbox.tables.handler_names import ONE_NAME, StoredNames
@@ -169,6 +170,7 @@ _RESULT: dict[str, TypeEngine[Any]] = {
     "new_state": Text(),
     "error": Text(),
     "retry_at": UtcDateTime(),
+    "postponed_to": UtcDateTime(),
     "ended_at": UtcDateTime(),
     "is_uncounted": Integer(),
     "called_at": UtcDateTime(),
@@ -194,7 +196,11 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
             runs_alone=literal_column(
                 "0"
             ),  # however it ended, it did not kill its worker: it is no suspect any more
-            due_at=func.coalesce(given["retry_at"], run.c.due_at),
+            # An operator may have put the run off since its lease had ended.
+            due_at=not_earlier(func.coalesce(given["retry_at"], run.c.due_at)),
+            not_before=func.coalesce(given["postponed_to"], run.c.not_before),
+            postponements=run.c.postponements
+            + case((given["postponed_to"].is_(None), literal_column("0")), else_=literal_column("1")),
             finished_at=as_above_watermark(given["ended_at"]),
             attempts=given["attempt"],
             uncounted_attempts=run.c.uncounted_attempts + given["is_uncounted"],
@@ -228,6 +234,7 @@ def _write_results(
                 "new_state": result.state.value,
                 "error": result.error,
                 "retry_at": result.due_at if retried else None,
+                "postponed_to": result.not_before if retried else None,
                 "ended_at": None if retried else _stored_at(result, now),
                 "is_uncounted": int(result.uncounted),
                 "called_at": None if seconds is None else result.at - timedelta(seconds=seconds),

@@ -45,7 +45,7 @@ NEWEST_BY_KEY = 2
 """In the column newest_only: newest_key says which is the newest. 1: by arrival; 0: all are needed."""
 _WAITS = in_states(run.c.state, RunState.WAITING, RunState.DUE)
 # The process of an interrupted attempt may not have ended yet: it is repeated at its time.
-_NOT_INTERRUPTED = run.c.uncounted_attempts == 0
+_NOT_INTERRUPTED = run.c.uncounted_attempts == run.c.postponements
 
 
 def discard_superseded(connection: Connection, keys: Iterable[OrderKey], now: datetime) -> list[UncalledRun]:

@@ -60,6 +60,7 @@ _START = (
         # The fencing token: from here on, the result of an earlier attempt matches no run.
         token=run.c.token + 1,
         due_at=bindparam("leased_until", type_=UtcDateTime),
+        not_before=None,
         worker=bindparam("worker", type_=Text),
         release_id=bindparam("release_id", type_=Integer),
         queued=bindparam("is_queued", type_=Integer),
@@ -340,6 +341,7 @@ class InboxTransaction:
                 row.runs_alone == 1,
                 row.replays,
                 row.order_key is not None,
+                row.postponements,
             )
             for row in rows
         ]

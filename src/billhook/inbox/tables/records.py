@@ -200,9 +200,9 @@ class Lease(NamedTuple):
 class Claim(NamedTuple):
     """A claimed run, leased until `leased_until` unless renewed; `token` is its fencing token.
 
-    `uncounted` of its attempts, this one included, do not count. A `suspect` lost its last attempt with its
-    worker: it runs alone. `replays` is how often it was replayed after it was finished. `ordered`: it has an
-    order key.
+    `uncounted` of its attempts, this one included, do not count; by `postponements` of them its handler put
+    it off. A `suspect` lost its last attempt with its worker: it runs alone. `replays` is how often it was
+    replayed after it was finished. `ordered`: it has an order key.
     """
 
     run_id: int
@@ -215,6 +215,7 @@ class Claim(NamedTuple):
     suspect: bool = False
     replays: int = 0
     ordered: bool = False
+    postponements: int = 0
 
     @property
     def lease(self) -> Lease:
@@ -238,7 +239,8 @@ UNSTORABLE_ERROR = "the database refused the text of this error"
 class RunResult(NamedTuple):
     """How a claimed run ended. `due_at` is set for DUE only; `error` for all but SUCCEEDED.
 
-    An `uncounted` attempt was interrupted by an orderly stop, and does not count against the run.
+    An `uncounted` attempt was interrupted by an orderly stop, or its handler put the run off, `not_before` a
+    time; it does not count against the run.
     `duration_seconds` is how long the call took; None without a call. Failures of one bug have one `group`,
     and `place` is where the user's code failed; None for what is no failure of a handler. `ordered` is the
     claim's: without an order key it settles beside all others.
@@ -258,6 +260,7 @@ class RunResult(NamedTuple):
     group: str | None = None
     place: str | None = None
     ordered: bool = True
+    not_before: datetime | None = None
 
     @property
     def lease(self) -> Lease:

@@ -89,6 +89,9 @@ run = Table(
     Column("attempts", Integer, nullable=False),
     # When the run may next be claimed: its retry time while due, its lease's end while running.
     Column("due_at", UtcDateTime, nullable=False),
+    # Until it is claimed: the earliest time that `due_at` may have, as its handler or an operator has said.
+    # See billhook.inbox.running.postponing.
+    Column("not_before", UtcDateTime),
     # The process that claimed it last, and that process's release; both stay when it is settled.
     Column("worker", Text),
     Column("release_id", Integer),
@@ -115,6 +118,8 @@ run = Table(
     Column("beside_others", Integer, nullable=False, server_default=text("0")),
     # Attempts that do not count: lost beside other runs, or interrupted by an orderly stop.
     Column("uncounted_attempts", Integer, nullable=False, server_default=text("0")),
+    # Those of them by which its handler put it off.
+    Column("postponements", Integer, nullable=False, server_default=text("0")),
     # How often an operator had it run again after it was finished: see billhook.effects.
     Column("replays", Integer, nullable=False, server_default=text("0")),
     # Of its last attempt: when it was claimed, from its end on when its handler was called, and how long the

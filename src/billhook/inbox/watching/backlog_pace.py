@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Select, and_, func, or_, select
+from sqlalchemy import Connection, Select, and_, case, func, or_, select
 
 from billhook.clock import format_duration
 from billhook.errors import BacklogFull, DeadlinePassed, InboxUnavailable
@@ -118,10 +118,12 @@ def first_untried_at(connection: Connection, handlers: Collection[str], now: dat
     found = [_oldest_unread_at(connection)]
     for name in handlers:
         is_due = (DUE_RUN, run.c.handler == name, run.c.due_at <= now)
-        untried = select(run.c.delivery_id).where(*is_due, run.c.attempts == 0)
-        untried = untried.order_by(run.c.due_at).limit(1)
-        came_at = select(delivery.c.received_at).where(delivery.c.id == untried.scalar_subquery())
-        found.append(connection.execute(came_at).scalar())
+        untried = select(run.c.delivery_id, run.c.not_before).where(*is_due, run.c.attempts == 0)
+        first = untried.order_by(run.c.due_at).limit(1).subquery().c
+        received_at = delivery.c.received_at
+        # One that an operator put off waits from its time on.
+        came_at = case((first.not_before > received_at, first.not_before), else_=received_at)
+        found.append(connection.execute(select(came_at).where(delivery.c.id == first.delivery_id)).scalar())
     return min(filter(None, found), default=None)
 
 

@@ -41,7 +41,7 @@ class HandlerBacklog:
     limited: int = 0
     """Would be waiting if the handler's rate or number of runs at once let them start."""
     retrying: int = 0
-    """Due later: they failed, or are replayed at a rate."""
+    """Due later: they failed, were put off, or are replayed at a rate."""
     dead: int = 0
     oldest_due_at: datetime | None = None
     """Since when the one that waits longest could have been handled."""
@@ -49,6 +49,8 @@ class HandlerBacklog:
     """How many were handled in a second of the last five minutes, or since the first worker of it started."""
     last_due_at: datetime | None = None
     """When the last of those that are `retrying` is due."""
+    last_put_off: bool = False
+    """Whether that one is not to be called before that time, as its handler or an operator has said."""
     through_at: datetime | None = None
     """When all but the dead are handled at that rate, or at the handler's own if that is lower.
 
@@ -92,11 +94,15 @@ def read_handler_backlogs(
     numbers: Counter[tuple[str, str]] = Counter()
     oldest: dict[str, datetime] = {}
     last: dict[str, datetime] = {}
+    put_off: dict[str, datetime] = {}
     found = connection.execute(_numbers(), {"now": now, "at_most": RUNS_LIMIT})
     for state, stored_under, number, since in found:
         name = renamed.get(stored_under, stored_under)
         numbers[name, state] += number
-        if since is not None and since <= now:
+        if state == "put off":
+            if since is not None and since > now:
+                put_off[name] = max(since, put_off.get(name, since))
+        elif since is not None and since <= now:
             oldest[name] = min(since, oldest.get(name, since))
         elif since is not None and state == "retrying":
             last[name] = max(since, last.get(name, since))
@@ -119,6 +125,7 @@ def read_handler_backlogs(
         states[due] += numbers[name, "due"]
         one = HandlerBacklog(
             name, **states, oldest_due_at=oldest.get(name), last_due_at=last.get(name),
+            last_put_off=name in last and put_off.get(name) == last[name],
             per_second=rates.get(name, 0.0),
         )  # fmt: skip
         if own not in paused:
@@ -170,6 +177,8 @@ def _numbers() -> TextualSelect:
     states = (
         ("due", "due", "due_at <= :now", _SINCE.format(kinds["due"])),
         ("retrying", "due", "due_at > :now", _LAST.format(kinds["due"])),
+        # Of the last of these only: that it is put off is in no index.
+        ("put off", "due", "FALSE", _LAST_PUT_OFF.format(kinds["due"])),
         ("running", "running", "queued = 0", "NULL"),
         ("queued", "running", "queued = 1", "NULL"),
         ("waiting", "ordered", "state = 'waiting'", "NULL"),
@@ -191,3 +200,6 @@ _RUNS_IN_STATE = """SELECT '{state}' AS state, handler, (
 ) AS number, {since} AS since FROM {kind} WHERE handler IS NOT NULL"""
 _SINCE = "(SELECT due_at FROM $run WHERE {} AND run.handler = due.handler ORDER BY due_at LIMIT 1)"
 _LAST = "(SELECT due_at FROM $run WHERE {} AND run.handler = due.handler ORDER BY due_at DESC LIMIT 1)"
+_LAST_PUT_OFF = """(
+    SELECT not_before FROM $run WHERE {} AND run.handler = due.handler ORDER BY due_at DESC LIMIT 1
+)"""

@@ -649,11 +649,11 @@ UPDATE billhook.run SET due_at=%(moment)s::TIMESTAMP WITH TIME ZONE WHERE billho
 --> run: run_pkey
 
 -- operating/operations.py _make_due
-UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, uncounted_attempts=%(uncounted_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (%(state_2_1)s::VARCHAR, %(state_2_2)s::VARCHAR)
+UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, not_before=%(not_before)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, uncounted_attempts=%(uncounted_attempts)s::INTEGER, postponements=%(postponements)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (%(state_2_1)s::VARCHAR, %(state_2_2)s::VARCHAR)
 --> run: run_pkey
 
 -- operating/operations.py _make_due
-UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, uncounted_attempts=%(uncounted_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (NULL) AND (1 != 1)
+UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, not_before=%(not_before)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, uncounted_attempts=%(uncounted_attempts)s::INTEGER, postponements=%(postponements)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (NULL) AND (1 != 1)
 
 -- operating/operations.py _to_read_anew
 SELECT billhook.delivery.id
@@ -757,6 +757,37 @@ WHERE billhook.billhook_handler.name = %(param_2)s::VARCHAR), %(param_2)s::VARCH
 
 -- operating/operations.py store_edited
 INSERT INTO billhook.delivery (source, key, event_type, sent_as, edited_from, headers, state, received_at, digest, body) VALUES (%(source)s::VARCHAR, %(key)s::VARCHAR, %(event_type)s::VARCHAR, %(sent_as)s::VARCHAR, %(edited_from)s::BIGINT, %(headers)s::VARCHAR, %(state)s::VARCHAR, %(received_at)s::TIMESTAMP WITH TIME ZONE, %(digest)s, %(body)s) RETURNING billhook.delivery.id
+
+-- operating/postpone.py _count_behind
+SELECT count(distinct(other.delivery_id)) AS count_1
+FROM billhook.run JOIN billhook.run AS other ON other.handler = billhook.run.handler AND other.order_key = billhook.run.order_key
+WHERE other.order_key IS NOT NULL AND other.state IN ('waiting', 'due', 'running') AND other.state = %(state_1)s::VARCHAR AND other.delivery_id > billhook.run.delivery_id AND NOT other.id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.id = ANY (%(param_2)s::BIGINT[])
+--> run: run_order_idx
+--> run: run_pkey
+
+-- operating/postpone.py postpone
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.handler IN (SELECT %(param_2)s::VARCHAR AS anon_1 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = %(param_2)s::VARCHAR), %(param_2)s::VARCHAR) AS coalesce_1 UNION SELECT billhook.billhook_handler.name
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.renamed_to = coalesce((SELECT billhook.billhook_handler.renamed_to
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = %(param_2)s::VARCHAR), %(param_2)s::VARCHAR)) ORDER BY billhook.run.id
+--> billhook_handler: all rows
+--> billhook_handler: billhook_handler_name_key
+--> run: run_pkey
+
+-- operating/postpone.py postpone
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.state IN ('waiting', 'due', 'running') ORDER BY billhook.run.id
+--> run: run_delivery_id_handler_key
+
+-- operating/postpone.py postpone
+UPDATE billhook.run SET due_at=CASE WHEN (billhook.run.due_at > %(param_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.run.not_before IS NULL OR billhook.run.due_at > billhook.run.not_before)) THEN billhook.run.due_at ELSE %(param_1)s::TIMESTAMP WITH TIME ZONE END, not_before=%(not_before)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = ANY (%(param_2)s::BIGINT[]) AND billhook.run.state IN ('due', 'waiting')
+--> run: run_pkey
 
 -- operating/subscriptions.py forget
 DELETE FROM billhook.billhook_subscription WHERE billhook.billhook_subscription.id = ANY (%(param_1)s::BIGINT[])
@@ -938,7 +969,7 @@ WHERE billhook.billhook_handler.paused_at IS NOT NULL OR billhook.billhook_handl
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.paused_at IS NOT NULL)) AS paused, billhook.run.started_at, billhook.run.duration_seconds, billhook.run.worker, (SELECT nullif(billhook.billhook_release.name, %(nullif_2)s::VARCHAR) AS nullif_1
 FROM billhook.billhook_release
-WHERE billhook.billhook_release.id = billhook.run.release_id) AS release, (SELECT billhook.billhook_handler.next_start_at
+WHERE billhook.billhook_release.id = billhook.run.release_id) AS release, billhook.run.not_before, (SELECT billhook.billhook_handler.next_start_at
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = billhook.run.handler) AS anon_1
 FROM billhook.run
@@ -1159,8 +1190,8 @@ WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_
 --> run: run_claim_idx
 
 -- running/claims.py _find
-SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.postponements, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.postponements AS postponements, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
@@ -1171,8 +1202,8 @@ WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhoo
 --> run: run_claim_idx
 
 -- running/claims.py _find
-SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.postponements, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.postponements AS postponements, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
@@ -1183,8 +1214,8 @@ WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhoo
 --> run: run_claim_idx
 
 -- running/claims.py _find
-SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.postponements, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.postponements AS postponements, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
@@ -1195,8 +1226,8 @@ WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhoo
 --> run: run_claim_idx
 
 -- running/claims.py _find
-SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.postponements, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.postponements AS postponements, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
@@ -1208,13 +1239,13 @@ WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhoo
 
 -- running/claims.py find_suspect
 WITH few AS
-(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.postponements AS postponements, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.handler = ANY (%(names)s::TEXT[]) AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(held)s::TEXT[]) AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.delivery_id = %(of_delivery)s::BIGINT ORDER BY billhook.run.beside_others, billhook.run.attempts - billhook.run.uncounted_attempts, billhook.run.due_at, billhook.run.id
  LIMIT %(param_2)s::INTEGER FOR UPDATE OF run SKIP LOCKED)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.postponements, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_pkey
@@ -1222,13 +1253,13 @@ FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 
 -- running/claims.py find_suspect
 WITH few AS
-(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.postponements AS postponements, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.handler = ANY (%(names)s::TEXT[]) AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(held)s::TEXT[]) AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) ORDER BY billhook.run.beside_others, billhook.run.attempts - billhook.run.uncounted_attempts, billhook.run.due_at, billhook.run.id
  LIMIT %(param_2)s::INTEGER FOR UPDATE OF run SKIP LOCKED)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.postponements, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_pkey
@@ -1330,16 +1361,16 @@ WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_
 --> run: run_claim_idx
 
 -- running/due.py reset_far_due_times
-UPDATE billhook.run SET due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id IN (SELECT billhook.run.id
+UPDATE billhook.run SET due_at=CASE WHEN (billhook.run.not_before > %(param_1)s::TIMESTAMP WITH TIME ZONE) THEN billhook.run.not_before ELSE %(param_1)s::TIMESTAMP WITH TIME ZONE END WHERE billhook.run.id IN (SELECT billhook.run.id
 FROM billhook.run
-WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
+WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.run.not_before IS NULL OR billhook.run.due_at != billhook.run.not_before) FOR UPDATE SKIP LOCKED)
 --> run: run_alone_idx
 --> run: run_pkey
 
 -- running/due.py reset_far_due_times
-UPDATE billhook.run SET due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id IN (SELECT billhook.run.id
+UPDATE billhook.run SET due_at=CASE WHEN (billhook.run.not_before > %(param_1)s::TIMESTAMP WITH TIME ZONE) THEN billhook.run.not_before ELSE %(param_1)s::TIMESTAMP WITH TIME ZONE END WHERE billhook.run.id IN (SELECT billhook.run.id
 FROM billhook.run
-WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.run.not_before IS NULL OR billhook.run.due_at != billhook.run.not_before) FOR UPDATE SKIP LOCKED)
 --> run: run_claim_idx
 --> run: run_pkey
 
@@ -2004,14 +2035,14 @@ UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=%(due_at)s::TIMESTAMP W
 INSERT INTO billhook.failure (run_id, attempt, failed_at, error, fingerprint, worker, release_id) VALUES (%(run_id)s::BIGINT, %(attempt)s::INTEGER, %(failed_at)s::TIMESTAMP WITH TIME ZONE, %(error)s::VARCHAR, %(fingerprint)s::VARCHAR, %(worker)s::VARCHAR, %(release_id)s::INTEGER) RETURNING billhook.failure.id
 
 -- running/leases.py expire_leases
-SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.uncounted_attempts
+SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.uncounted_attempts, billhook.run.postponements
 FROM billhook.run
 WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(param_2)s::TEXT[]) ORDER BY billhook.run.due_at, billhook.run.id
  LIMIT %(param_3)s::INTEGER FOR UPDATE SKIP LOCKED
 --> run: run_claim_idx
 
 -- running/leases.py expire_leases
-SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.uncounted_attempts
+SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.uncounted_attempts, billhook.run.postponements
 FROM billhook.run
 WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.delivery_id = %(delivery_id_1)s::BIGINT ORDER BY billhook.run.due_at, billhook.run.id
  LIMIT %(param_1)s::INTEGER FOR UPDATE SKIP LOCKED
@@ -2135,11 +2166,11 @@ WHERE own.handler = keys.handler AND own.order_key = keys.order_key AND own.stat
 --> run: run_pkey
 
 -- running/ordering.py _release_next_of_several_names
-UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.state IN ('waiting') RETURNING billhook.run.delivery_id
+UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=CASE WHEN (billhook.run.not_before > %(param_1)s::TIMESTAMP WITH TIME ZONE) THEN billhook.run.not_before ELSE %(param_1)s::TIMESTAMP WITH TIME ZONE END WHERE billhook.run.id = ANY (%(param_2)s::BIGINT[]) AND billhook.run.state IN ('waiting') RETURNING billhook.run.delivery_id
 --> run: run_pkey
 
 -- running/ordering.py release_next
-UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=%(now)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id IN (SELECT (SELECT own.id
+UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=CASE WHEN (billhook.run.not_before > %(now)s::TIMESTAMP WITH TIME ZONE) THEN billhook.run.not_before ELSE %(now)s::TIMESTAMP WITH TIME ZONE END WHERE billhook.run.id IN (SELECT (SELECT own.id
 FROM billhook.run AS own
 WHERE own.handler = keys.handler AND own.order_key = keys.order_key AND own.state IN ('waiting', 'due', 'running') ORDER BY own.state, own.delivery_id
  LIMIT 1) AS anon_1
@@ -2154,7 +2185,7 @@ WHERE billhook.run.order_key IS NOT NULL AND billhook.run.state IN ('waiting', '
 --> run: run_order_idx
 
 -- running/planning.py change_runs
-UPDATE billhook.run SET handler=%(handler)s::VARCHAR, state=%(state)s::VARCHAR, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, worker=%(worker)s::VARCHAR, release_id=%(release_id)s::INTEGER, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), last_error=%(last_error)s::VARCHAR, finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, order_key=%(order_key)s::VARCHAR, newest_only=%(newest_only)s::INTEGER, newest_key=%(newest_key)s::VARCHAR, identity=%(identity)s::VARCHAR, twin_of=%(twin_of)s::BIGINT, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, uncounted_attempts=%(uncounted_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state IN ('waiting', 'due', 'running')) THEN %(param_1)s::INTEGER ELSE %(param_2)s::INTEGER END), started_at=%(started_at)s::TIMESTAMP WITH TIME ZONE, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = %(id_1)s::BIGINT
+UPDATE billhook.run SET handler=%(handler)s::VARCHAR, state=%(state)s::VARCHAR, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, not_before=%(not_before)s::TIMESTAMP WITH TIME ZONE, worker=%(worker)s::VARCHAR, release_id=%(release_id)s::INTEGER, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), last_error=%(last_error)s::VARCHAR, finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, order_key=%(order_key)s::VARCHAR, newest_only=%(newest_only)s::INTEGER, newest_key=%(newest_key)s::VARCHAR, identity=%(identity)s::VARCHAR, twin_of=%(twin_of)s::BIGINT, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, uncounted_attempts=%(uncounted_attempts)s::INTEGER, postponements=%(postponements)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state IN ('waiting', 'due', 'running')) THEN %(param_1)s::INTEGER ELSE %(param_2)s::INTEGER END), started_at=%(started_at)s::TIMESTAMP WITH TIME ZONE, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = %(id_1)s::BIGINT
 --> run: run_pkey
 
 -- running/planning.py write_plans
@@ -2187,9 +2218,9 @@ UPDATE billhook.run SET runs_alone=%(runs_alone)s::INTEGER WHERE billhook.run.id
 --> run: run_pkey
 
 -- running/runs.py _write_results
-UPDATE billhook.run SET state=anon_1.new_state, attempts=anon_1.attempt, due_at=coalesce(anon_1.retry_at, billhook.run.due_at), queued=0, last_error=anon_1.error, finished_at=CASE WHEN (anon_1.ended_at < (SELECT billhook.billhook_watermark.finished_at
+UPDATE billhook.run SET state=anon_1.new_state, attempts=anon_1.attempt, due_at=CASE WHEN (billhook.run.not_before > coalesce(anon_1.retry_at, billhook.run.due_at)) THEN billhook.run.not_before ELSE coalesce(anon_1.retry_at, billhook.run.due_at) END, not_before=coalesce(anon_1.postponed_to, billhook.run.not_before), queued=0, last_error=anon_1.error, finished_at=CASE WHEN (anon_1.ended_at < (SELECT billhook.billhook_watermark.finished_at
 FROM billhook.billhook_watermark)) THEN (SELECT billhook.billhook_watermark.finished_at
-FROM billhook.billhook_watermark) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, uncounted_attempts=(billhook.run.uncounted_attempts + anon_1.is_uncounted), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_uncounted INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
+FROM billhook.billhook_watermark) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, uncounted_attempts=(billhook.run.uncounted_attempts + anon_1.is_uncounted), postponements=(billhook.run.postponements + CASE WHEN (anon_1.postponed_to IS NULL) THEN 0 ELSE 1 END), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, postponed_to TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_uncounted INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 --> billhook_watermark: all rows
 --> run: run_claim_idx
 
@@ -2261,13 +2292,13 @@ WHERE billhook.delivery.id = ANY (%(delivery_ids)s::BIGINT[]) ORDER BY billhook.
 --> delivery: delivery_pkey
 
 -- running/superseding.py _newer_by_key
-SELECT billhook.run.delivery_id, coalesce(billhook.run.newest_key, %(coalesce_2)s::VARCHAR) AS coalesce_1, billhook.run.newest_only = %(newest_only_1)s::INTEGER AND billhook.run.uncounted_attempts = %(uncounted_attempts_1)s::INTEGER AS anon_1
+SELECT billhook.run.delivery_id, coalesce(billhook.run.newest_key, %(coalesce_2)s::VARCHAR) AS coalesce_1, billhook.run.newest_only = %(newest_only_1)s::INTEGER AND billhook.run.uncounted_attempts = billhook.run.postponements AS anon_1
 FROM billhook.run
 WHERE billhook.run.handler = %(of_handler)s::VARCHAR AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due')
 --> run: run_order_idx
 
 -- running/superseding.py _newer_by_key
-SELECT billhook.run.delivery_id, coalesce(billhook.run.newest_key, %(coalesce_2)s::VARCHAR) AS coalesce_1, billhook.run.newest_only = %(newest_only_1)s::INTEGER AND billhook.run.uncounted_attempts = %(uncounted_attempts_1)s::INTEGER AS anon_1
+SELECT billhook.run.delivery_id, coalesce(billhook.run.newest_key, %(coalesce_2)s::VARCHAR) AS coalesce_1, billhook.run.newest_only = %(newest_only_1)s::INTEGER AND billhook.run.uncounted_attempts = billhook.run.postponements AS anon_1
 FROM billhook.run
 WHERE billhook.run.handler = ANY (%(of_names)s::TEXT[]) AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due')
 --> run: run_order_idx
@@ -2277,14 +2308,14 @@ SELECT billhook.run.delivery_id, (SELECT max(newest.delivery_id) AS max_1
 FROM billhook.run AS newest
 WHERE newest.handler = %(of_handler)s::VARCHAR AND newest.order_key = %(of_key)s::VARCHAR AND newest.state IN ('waiting', 'due', 'running')) AS newest
 FROM billhook.run JOIN billhook.delivery ON billhook.delivery.id = billhook.run.delivery_id
-WHERE billhook.run.handler = %(of_handler)s::VARCHAR AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due') AND billhook.run.newest_only = %(newest_only_1)s::INTEGER AND billhook.run.uncounted_attempts = %(uncounted_attempts_1)s::INTEGER AND billhook.run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
+WHERE billhook.run.handler = %(of_handler)s::VARCHAR AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due') AND billhook.run.newest_only = %(newest_only_1)s::INTEGER AND billhook.run.uncounted_attempts = billhook.run.postponements AND billhook.run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
 FROM billhook.run AS newest
 WHERE newest.handler = %(of_handler)s::VARCHAR AND newest.order_key = %(of_key)s::VARCHAR AND newest.state IN ('waiting', 'due', 'running')) FOR NO KEY UPDATE OF delivery SKIP LOCKED
 --> delivery: delivery_pkey
 --> run: run_order_idx
 
 -- running/transaction.py InboxTransaction._mark_running
-UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts + %(attempts_1)s::INTEGER), due_at=%(leased_until)s::TIMESTAMP WITH TIME ZONE, worker=%(worker)s::VARCHAR, release_id=%(release_id)s::INTEGER, queued=%(is_queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), beside_others=%(beside_others)s::INTEGER, started_at=%(now)s::TIMESTAMP WITH TIME ZONE, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[])
+UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts + %(attempts_1)s::INTEGER), due_at=%(leased_until)s::TIMESTAMP WITH TIME ZONE, not_before=%(not_before)s::TIMESTAMP WITH TIME ZONE, worker=%(worker)s::VARCHAR, release_id=%(release_id)s::INTEGER, queued=%(is_queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), beside_others=%(beside_others)s::INTEGER, started_at=%(now)s::TIMESTAMP WITH TIME ZONE, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[])
 --> run: run_pkey
 
 -- running/transaction.py InboxTransaction.mark_not_alone
@@ -2533,12 +2564,12 @@ WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AN
 --> run: run_finished_at_idx
 
 -- watching/backlog_pace.py first_untried_at
-SELECT billhook.delivery.received_at
-FROM billhook.delivery
-WHERE billhook.delivery.id = (SELECT billhook.run.delivery_id
+SELECT CASE WHEN (anon_2.not_before > billhook.delivery.received_at) THEN anon_2.not_before ELSE billhook.delivery.received_at END AS anon_1
+FROM (SELECT billhook.run.delivery_id AS delivery_id, billhook.run.not_before AS not_before
 FROM billhook.run
 WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.attempts = %(attempts_1)s::INTEGER ORDER BY billhook.run.due_at
- LIMIT %(param_1)s::INTEGER)
+ LIMIT %(param_1)s::INTEGER) AS anon_2, billhook.delivery
+WHERE billhook.delivery.id = anon_2.delivery_id
 --> delivery: delivery_pkey
 --> run: run_claim_idx
 
@@ -2663,7 +2694,13 @@ WITH RECURSIVE due (handler) AS (
     SELECT count(*) FROM (
         SELECT 1 FROM billhook.run WHERE state = 'due' AND run.handler = due.handler AND due_at > %(now)s::TIMESTAMP WITH TIME ZONE LIMIT %(at_most)s
     ) AS counted
-) AS number, (SELECT due_at FROM billhook.run WHERE state = 'due' AND run.handler = due.handler ORDER BY due_at DESC LIMIT 1) AS since FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS state, handler, (
+) AS number, (SELECT due_at FROM billhook.run WHERE state = 'due' AND run.handler = due.handler ORDER BY due_at DESC LIMIT 1) AS since FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'put off' AS state, handler, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM billhook.run WHERE state = 'due' AND run.handler = due.handler AND FALSE LIMIT %(at_most)s
+    ) AS counted
+) AS number, (
+    SELECT not_before FROM billhook.run WHERE state = 'due' AND run.handler = due.handler ORDER BY due_at DESC LIMIT 1
+) AS since FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS state, handler, (
     SELECT count(*) FROM (
         SELECT 1 FROM billhook.run WHERE state = 'running' AND run.handler = running.handler AND queued = 0 LIMIT %(at_most)s
     ) AS counted

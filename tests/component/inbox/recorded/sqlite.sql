@@ -728,12 +728,12 @@ UPDATE run SET due_at=? WHERE run.id = ?
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- operating/operations.py _make_due
-UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, uncounted_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (?, ?)
+UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, not_before=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, uncounted_attempts=?, postponements=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (?, ?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operating/operations.py _make_due
-UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, uncounted_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (SELECT 1 FROM (SELECT 1) WHERE 1!=1)
+UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, not_before=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, uncounted_attempts=?, postponements=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (SELECT 1 FROM (SELECT 1) WHERE 1!=1)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN CONSTANT ROW
@@ -864,6 +864,45 @@ WHERE billhook_handler.name = ?), ?)) AND (run.state IN ('succeeded', 'discarded
 INSERT INTO delivery (source, "key", event_type, sent_as, edited_from, headers, state, received_at, digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
 --> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 
+-- operating/postpone.py _count_behind
+SELECT count(distinct(other.delivery_id)) AS count_1
+FROM run JOIN run AS other ON other.handler = run.handler AND other.order_key = run.order_key
+WHERE other.order_key IS NOT NULL AND other.state IN ('waiting', 'due', 'running') AND other.state = ? AND other.delivery_id > run.delivery_id AND other.id IN (SELECT value FROM json_each(?)) = 0 AND run.id IN (SELECT value FROM json_each(?))
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH other USING COVERING INDEX run_order_idx (handler=? AND order_key=? AND state=? AND delivery_id>?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/postpone.py postpone
+SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key
+FROM run
+WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND run.state IN ('waiting', 'due', 'running') AND run.handler IN (SELECT ? AS anon_1 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
+FROM billhook_handler
+WHERE billhook_handler.name = ?), ?) AS coalesce_1 UNION SELECT billhook_handler.name
+FROM billhook_handler
+WHERE billhook_handler.renamed_to = coalesce((SELECT billhook_handler.renamed_to
+FROM billhook_handler
+WHERE billhook_handler.name = ?), ?)) ORDER BY run.id
+--> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SCAN CONSTANT ROW
+--> SCAN CONSTANT ROW
+--> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
+--> SCAN billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1
+--> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
+
+-- operating/postpone.py postpone
+SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key
+FROM run
+WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND run.state IN ('waiting', 'due', 'running') ORDER BY run.id
+--> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- operating/postpone.py postpone
+UPDATE run SET due_at=CASE WHEN (run.due_at > ? AND (run.not_before IS NULL OR run.due_at > run.not_before)) THEN run.due_at ELSE ? END, not_before=? WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN ('due', 'waiting')
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
 -- operating/subscriptions.py forget
 DELETE FROM billhook_subscription WHERE billhook_subscription.id IN (SELECT value FROM json_each(?))
 --> SEARCH billhook_subscription USING INTEGER PRIMARY KEY (rowid=?)
@@ -986,7 +1025,7 @@ WHERE billhook_handler.paused_at IS NOT NULL OR billhook_handler.renamed_to IN (
 FROM billhook_handler
 WHERE billhook_handler.paused_at IS NOT NULL)) AS paused, run.started_at, run.duration_seconds, run.worker, (SELECT nullif(billhook_release.name, ?) AS nullif_1
 FROM billhook_release
-WHERE billhook_release.id = run.release_id) AS release, (SELECT billhook_handler.next_start_at
+WHERE billhook_release.id = run.release_id) AS release, run.not_before, (SELECT billhook_handler.next_start_at
 FROM billhook_handler
 WHERE billhook_handler.name = run.handler) AS anon_1
 FROM run
@@ -1231,7 +1270,7 @@ WHERE run.state IN ('due', 'running') AND run.state = ? ORDER BY run.id
 --> SEARCH run USING INDEX run_claim_idx (state=?)
 
 -- running/claims.py _find
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.postponements, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -1245,7 +1284,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- running/claims.py _find
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.postponements, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -1259,7 +1298,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- running/claims.py _find
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.postponements, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -1273,7 +1312,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- running/claims.py _find
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.postponements, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -1288,13 +1327,13 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 
 -- running/claims.py find_suspect
 WITH few AS
-(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.uncounted_attempts AS uncounted_attempts, run.replays AS replays, run.order_key AS order_key
+(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.uncounted_attempts AS uncounted_attempts, run.postponements AS postponements, run.replays AS replays, run.order_key AS order_key
 FROM run
 WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.handler IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 AND run.due_at <= ? AND NOT (EXISTS (SELECT *
 FROM billhook_handler
 WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) AND run.delivery_id = ? ORDER BY run.beside_others, run.attempts - run.uncounted_attempts, run.due_at, run.id
  LIMIT ? OFFSET ?)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.postponements, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM few JOIN delivery ON delivery.id = few.delivery_id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
@@ -1305,13 +1344,13 @@ FROM few JOIN delivery ON delivery.id = few.delivery_id
 
 -- running/claims.py find_suspect
 WITH few AS
-(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.uncounted_attempts AS uncounted_attempts, run.replays AS replays, run.order_key AS order_key
+(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.uncounted_attempts AS uncounted_attempts, run.postponements AS postponements, run.replays AS replays, run.order_key AS order_key
 FROM run
 WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.handler IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 AND run.due_at <= ? AND NOT (EXISTS (SELECT *
 FROM billhook_handler
 WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) ORDER BY run.beside_others, run.attempts - run.uncounted_attempts, run.due_at, run.id
  LIMIT ? OFFSET ?)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.postponements, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM few JOIN delivery ON delivery.id = few.delivery_id
 --> SEARCH run USING INDEX run_alone_idx (due_at<?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
@@ -1436,18 +1475,18 @@ WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND 
 --> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at<?)
 
 -- running/due.py reset_far_due_times
-UPDATE run SET due_at=? WHERE run.id IN (SELECT run.id
+UPDATE run SET due_at=CASE WHEN (run.not_before > ?) THEN run.not_before ELSE ? END WHERE run.id IN (SELECT run.id
 FROM run
-WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.due_at > ?)
+WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.due_at > ? AND (run.not_before IS NULL OR run.due_at != run.not_before))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
---> SEARCH run USING COVERING INDEX run_alone_idx (due_at>?)
+--> SEARCH run USING INDEX run_alone_idx (due_at>?)
 
 -- running/due.py reset_far_due_times
-UPDATE run SET due_at=? WHERE run.id IN (SELECT run.id
+UPDATE run SET due_at=CASE WHEN (run.not_before > ?) THEN run.not_before ELSE ? END WHERE run.id IN (SELECT run.id
 FROM run
-WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at > ?)
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at > ? AND (run.not_before IS NULL OR run.due_at != run.not_before))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
+--> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
 
 -- running/filters.py DeliveryFilter.ids
 SELECT anon_1.id
@@ -2194,7 +2233,7 @@ UPDATE run SET state=?, due_at=?, last_error=?, runs_alone=?, uncounted_attempts
 INSERT INTO failure (run_id, attempt, failed_at, error, fingerprint, worker, release_id) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- running/leases.py expire_leases
-SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.uncounted_attempts
+SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.uncounted_attempts, run.postponements
 FROM run
 WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 ORDER BY run.due_at, run.id
  LIMIT ? OFFSET ?
@@ -2202,7 +2241,7 @@ WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND 
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/leases.py expire_leases
-SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.uncounted_attempts
+SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.uncounted_attempts, run.postponements
 FROM run
 WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND run.delivery_id = ? ORDER BY run.due_at, run.id
  LIMIT ? OFFSET ?
@@ -2343,12 +2382,12 @@ WHERE own.handler = keys.handler AND own.order_key = keys.order_key AND own.stat
 --> SEARCH own USING COVERING INDEX run_order_idx (handler=? AND order_key=? AND state=?)
 
 -- running/ordering.py _release_next_of_several_names
-UPDATE run SET state=?, due_at=? WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN ('waiting') RETURNING delivery_id
+UPDATE run SET state=?, due_at=CASE WHEN (run.not_before > ?) THEN run.not_before ELSE ? END WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN ('waiting') RETURNING delivery_id
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/ordering.py release_next
-UPDATE run SET state=?, due_at=? WHERE run.id IN (SELECT (SELECT own.id
+UPDATE run SET state=?, due_at=CASE WHEN (run.not_before > ?) THEN run.not_before ELSE ? END WHERE run.id IN (SELECT (SELECT own.id
 FROM run AS own
 WHERE own.handler = keys.handler AND own.order_key = keys.order_key AND own.state IN ('waiting', 'due', 'running') ORDER BY own.state, own.delivery_id
  LIMIT 1 OFFSET ?) AS anon_1
@@ -2366,7 +2405,7 @@ WHERE run.order_key IS NOT NULL AND run.state IN ('waiting', 'due', 'running') A
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/planning.py change_runs
-UPDATE run SET handler=?, state=?, attempts=?, due_at=?, worker=?, release_id=?, queued=?, token=(run.token + ?), last_error=?, finished_at=?, order_key=?, newest_only=?, newest_key=?, identity=?, twin_of=?, runs_alone=?, beside_others=?, uncounted_attempts=?, replays=(run.replays + CASE WHEN (run.state IN ('waiting', 'due', 'running')) THEN ? ELSE ? END), started_at=?, duration_seconds=? WHERE run.id = ?
+UPDATE run SET handler=?, state=?, attempts=?, due_at=?, not_before=?, worker=?, release_id=?, queued=?, token=(run.token + ?), last_error=?, finished_at=?, order_key=?, newest_only=?, newest_key=?, identity=?, twin_of=?, runs_alone=?, beside_others=?, uncounted_attempts=?, postponements=?, replays=(run.replays + CASE WHEN (run.state IN ('waiting', 'due', 'running')) THEN ? ELSE ? END), started_at=?, duration_seconds=? WHERE run.id = ?
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- running/planning.py write_plans
@@ -2417,9 +2456,9 @@ WHERE run.id IN (SELECT value FROM json_each(?)) AND (run.state IN ('running') O
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/runs.py _write_results
-UPDATE run SET state=?, attempts=?, due_at=coalesce(?, run.due_at), queued=0, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_watermark.finished_at
+UPDATE run SET state=?, attempts=?, due_at=CASE WHEN (run.not_before > coalesce(?, run.due_at)) THEN run.not_before ELSE coalesce(?, run.due_at) END, not_before=coalesce(?, run.not_before), queued=0, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_watermark.finished_at
 FROM billhook_watermark)) THEN (SELECT billhook_watermark.finished_at
-FROM billhook_watermark) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attempts=(run.uncounted_attempts + ?), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
+FROM billhook_watermark) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attempts=(run.uncounted_attempts + ?), postponements=(run.postponements + CASE WHEN (? IS NULL) THEN 0 ELSE 1 END), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN billhook_watermark
 --> SCAN billhook_watermark
@@ -2511,13 +2550,13 @@ WHERE delivery.id IN (SELECT value FROM json_each(?)) ORDER BY delivery.id
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/superseding.py _newer_by_key
-SELECT run.delivery_id, coalesce(run.newest_key, ?) AS coalesce_1, run.newest_only = ? AND run.uncounted_attempts = ? AS anon_1
+SELECT run.delivery_id, coalesce(run.newest_key, ?) AS coalesce_1, run.newest_only = ? AND run.uncounted_attempts = run.postponements AS anon_1
 FROM run
 WHERE run.handler = ? AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due')
 --> SEARCH run USING INDEX run_order_idx (handler=? AND order_key=? AND state=?)
 
 -- running/superseding.py _newer_by_key
-SELECT run.delivery_id, coalesce(run.newest_key, ?) AS coalesce_1, run.newest_only = ? AND run.uncounted_attempts = ? AS anon_1
+SELECT run.delivery_id, coalesce(run.newest_key, ?) AS coalesce_1, run.newest_only = ? AND run.uncounted_attempts = run.postponements AS anon_1
 FROM run
 WHERE run.handler IN (SELECT value FROM json_each(?)) AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due')
 --> SEARCH run USING INDEX run_order_idx (handler=? AND order_key=? AND state=?)
@@ -2528,7 +2567,7 @@ SELECT run.delivery_id, (SELECT max(newest.delivery_id) AS max_1
 FROM run AS newest
 WHERE newest.handler = ? AND newest.order_key = ? AND newest.state IN ('waiting', 'due', 'running')) AS newest
 FROM run JOIN delivery ON delivery.id = run.delivery_id
-WHERE run.handler = ? AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due') AND run.newest_only = ? AND run.uncounted_attempts = ? AND run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
+WHERE run.handler = ? AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due') AND run.newest_only = ? AND run.uncounted_attempts = run.postponements AND run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
 FROM run AS newest
 WHERE newest.handler = ? AND newest.order_key = ? AND newest.state IN ('waiting', 'due', 'running'))
 --> SEARCH run USING INDEX run_order_idx (handler=? AND order_key=? AND state=? AND delivery_id<?)
@@ -2537,7 +2576,7 @@ WHERE newest.handler = ? AND newest.order_key = ? AND newest.state IN ('waiting'
 --> SEARCH newest USING COVERING INDEX run_order_idx (handler=? AND order_key=? AND state=?)
 
 -- running/transaction.py InboxTransaction._mark_running
-UPDATE run SET state=?, attempts=(run.attempts + ?), due_at=?, worker=?, release_id=?, queued=?, token=(run.token + ?), beside_others=?, started_at=?, duration_seconds=? WHERE run.id IN (SELECT value FROM json_each(?))
+UPDATE run SET state=?, attempts=(run.attempts + ?), due_at=?, not_before=?, worker=?, release_id=?, queued=?, token=(run.token + ?), beside_others=?, started_at=?, duration_seconds=? WHERE run.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -2796,14 +2835,15 @@ WHERE run.finished_at >= ? AND run.finished_at <= ? ORDER BY run.finished_at DES
 --> SEARCH run USING COVERING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
 
 -- watching/backlog_pace.py first_untried_at
-SELECT delivery.received_at
-FROM delivery
-WHERE delivery.id = (SELECT run.delivery_id
+SELECT CASE WHEN (anon_2.not_before > delivery.received_at) THEN anon_2.not_before ELSE delivery.received_at END AS anon_1
+FROM (SELECT run.delivery_id AS delivery_id, run.not_before AS not_before
 FROM run
 WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at <= ? AND run.attempts = ? ORDER BY run.due_at
- LIMIT ? OFFSET ?)
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+ LIMIT ? OFFSET ?) AS anon_2, delivery
+WHERE delivery.id = anon_2.delivery_id
 --> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at<?)
+--> SCAN anon_2
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- watching/backlog_pace.py grows
 SELECT count(*) AS count_1
@@ -2931,7 +2971,13 @@ WITH RECURSIVE due (handler) AS (
     SELECT count(*) FROM (
         SELECT 1 FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler = due.handler AND due_at > ? LIMIT ?
     ) AS counted
-) AS number, (SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler = due.handler ORDER BY due_at DESC LIMIT 1) AS since FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS state, handler, (
+) AS number, (SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler = due.handler ORDER BY due_at DESC LIMIT 1) AS since FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'put off' AS state, handler, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler = due.handler AND FALSE LIMIT ?
+    ) AS counted
+) AS number, (
+    SELECT not_before FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler = due.handler ORDER BY due_at DESC LIMIT 1
+) AS since FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS state, handler, (
     SELECT count(*) FROM (
         SELECT 1 FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler = running.handler AND queued = 0 LIMIT ?
     ) AS counted
@@ -2960,6 +3006,10 @@ WITH RECURSIVE due (handler) AS (
 --> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
 --> SCAN counted
 --> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
+--> SCAN due
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
+--> SCAN counted
+--> SEARCH run USING INDEX run_claim_idx (state=? AND handler=?)
 --> SCAN CONSTANT ROW
 --> SEARCH run USING COVERING INDEX run_claim_idx (state=?)
 --> SCAN running

@@ -31,11 +31,12 @@ CREATE INDEX delivery_identifier_3_idx ON delivery (identifier_3, id) WHERE iden
 CREATE TABLE run (
     id {id} NOT NULL CONSTRAINT run_pkey PRIMARY KEY,
     delivery_id {ref} NOT NULL, handler TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL,
-    due_at {time} NOT NULL,
+    due_at {time} NOT NULL, not_before {time},
     worker TEXT, release_id INTEGER, queued INTEGER DEFAULT 0 NOT NULL, token INTEGER NOT NULL,
     last_error TEXT, finished_at {time}, order_key TEXT, newest_only INTEGER DEFAULT 0 NOT NULL,
     newest_key TEXT, identity TEXT, twin_of {ref}, runs_alone INTEGER DEFAULT 0 NOT NULL,
     beside_others INTEGER DEFAULT 0 NOT NULL, uncounted_attempts INTEGER DEFAULT 0 NOT NULL,
+    postponements INTEGER DEFAULT 0 NOT NULL,
     replays INTEGER DEFAULT 0 NOT NULL, started_at {time}, duration_seconds FLOAT,
     CONSTRAINT run_delivery_id_fkey FOREIGN KEY (delivery_id) REFERENCES delivery (id) ON DELETE CASCADE,
     CONSTRAINT run_delivery_id_handler_key UNIQUE (delivery_id, handler)
