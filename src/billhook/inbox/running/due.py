@@ -21,7 +21,6 @@ from sqlalchemy import (
     bindparam,
     column,
     func,
-    or_,
     select,
     update,
 )
@@ -277,17 +276,15 @@ FARTHEST = timedelta(days=62)
 
 
 def reset_far_due_times(connection: Connection, names: Iterable[str], now: datetime) -> None:
-    """Make due what is due later than any wait may take: it was written when the clock was ahead.
+    """Make due what is due later than any wait may take, or not before the time that was named for it.
 
-    Runs of the handlers of these names, which the index finds, and suspects.
+    It was written when the clock was ahead. Runs of the handlers of these names, which the index finds, and
+    suspects.
     """
-    # Not leases: this worker's own clock may be the one that is wrong. Nor times that were named as such.
-    named = run.c.due_at == run.c.not_before
+    # Not leases: this worker's own clock may be the one that is wrong.
     due = [and_(DUE_RUN, run.c.handler == name) for name in names]
     for which in (*due, SUSPECT):
-        far = select(run.c.id).where(
-            which, run.c.due_at > now + FARTHEST, or_(run.c.not_before.is_(None), ~named)
-        )
+        far = select(run.c.id).where(which, run.c.due_at > now + FARTHEST)
         # Rows that another worker has locked are reset by it, or the next time.
         found = far.with_for_update(skip_locked=True)
         connection.execute(update(run).where(run.c.id.in_(found)).values(due_at=not_earlier(now)))

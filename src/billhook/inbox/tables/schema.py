@@ -235,7 +235,7 @@ issue = Table(
     Column("who", Text),
     Column("why", Text),
     Column("snoozed_until", UtcDateTime),
-    # So many more occurrences end the snooze, as its time does.
+    # This number of further occurrences ends the snooze, as its time does.
     Column("snoozed_more", Integer),
     # 1: a notification was sent that it is open.
     Column("notified", Integer, nullable=False, server_default=text("0")),

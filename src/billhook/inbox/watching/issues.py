@@ -58,7 +58,7 @@ _READ_BACK = 100_000
 """The newest failures among which the first of a time is looked for: they have no index by time."""
 _BATCH = 500
 _LONGEST_UNTIL_MORE = timedelta(days=30)
-"""How long an issue is snoozed at most until it happens so many more times, for it may never do so."""
+"""How long an issue is snoozed at most until it happens more often, for it may never do so."""
 
 
 _DELETED = select(hourly_count.c.hour, hourly_count.c.number, hourly_count.c.last_at).where(
@@ -72,7 +72,7 @@ class IssueState(StrEnum):
     OPEN = "open"
     ACKNOWLEDGED = "acknowledged"  # it is worked on
     RESOLVED = "resolved"  # open again when it happens again
-    SNOOZED = "snoozed"  # for a time, or until it happens so many more times
+    SNOOZED = "snoozed"  # for a time, or until it happens more often
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def change_issue(
     """Acknowledge, resolve, snooze or open an issue for an operator; False if there is no such issue.
 
     `who` changes it or, of an issue that is acknowledged, works on it. One that is snoozed comes back at
-    `until`, after 30 days by default, or when it has happened so many `more` times: whatever is first.
+    `until`, after 30 days by default, or when it has happened `more` times since: whatever is first.
     """
     if state is IssueState.SNOOZED and until is None:
         until = now + _LONGEST_UNTIL_MORE

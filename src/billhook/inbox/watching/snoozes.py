@@ -1,7 +1,7 @@
 """Issues that an operator has snoozed: when they come back, and what of the figures is theirs.
 
-A snooze ends at its time, or when the issue has happened so many more times. It is then as new: open, and
-told once more. Meanwhile no message is sent of it, and it is no reason for a warning; what is critical is
+A snooze ends at its time, or when the issue has happened a number of times since. It is then as new: open,
+and sent once more. Meanwhile no message is sent of it, and it is no reason for a warning; what is critical is
 shown all the same.
 """
 
@@ -37,7 +37,7 @@ def snooze_ended(connection: Connection, row: Any, now: datetime) -> bool:
 
 
 def _happened_since(connection: Connection, row: Any, times: int) -> bool:
-    """Return whether an issue happened so many times since it was snoozed: by the last of them alone."""
+    """Return whether an issue happened that many times since it was snoozed: by the last of them alone."""
     if row.kind == IssueKind.QUARANTINE:
         found = [each.received_at for each in quarantined_by_issue(connection)[row.fingerprint]]
         return len(found) >= times and bool(found[times - 1] > row.changed_at)

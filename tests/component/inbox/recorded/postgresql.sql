@@ -1363,14 +1363,14 @@ WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_
 -- running/due.py reset_far_due_times
 UPDATE billhook.run SET due_at=CASE WHEN (billhook.run.not_before > %(param_1)s::TIMESTAMP WITH TIME ZONE) THEN billhook.run.not_before ELSE %(param_1)s::TIMESTAMP WITH TIME ZONE END WHERE billhook.run.id IN (SELECT billhook.run.id
 FROM billhook.run
-WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.run.not_before IS NULL OR billhook.run.due_at != billhook.run.not_before) FOR UPDATE SKIP LOCKED)
+WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
 --> run: run_alone_idx
 --> run: run_pkey
 
 -- running/due.py reset_far_due_times
 UPDATE billhook.run SET due_at=CASE WHEN (billhook.run.not_before > %(param_1)s::TIMESTAMP WITH TIME ZONE) THEN billhook.run.not_before ELSE %(param_1)s::TIMESTAMP WITH TIME ZONE END WHERE billhook.run.id IN (SELECT billhook.run.id
 FROM billhook.run
-WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.run.not_before IS NULL OR billhook.run.due_at != billhook.run.not_before) FOR UPDATE SKIP LOCKED)
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
 --> run: run_claim_idx
 --> run: run_pkey
 

@@ -1477,16 +1477,16 @@ WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND 
 -- running/due.py reset_far_due_times
 UPDATE run SET due_at=CASE WHEN (run.not_before > ?) THEN run.not_before ELSE ? END WHERE run.id IN (SELECT run.id
 FROM run
-WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.due_at > ? AND (run.not_before IS NULL OR run.due_at != run.not_before))
+WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.due_at > ?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
---> SEARCH run USING INDEX run_alone_idx (due_at>?)
+--> SEARCH run USING COVERING INDEX run_alone_idx (due_at>?)
 
 -- running/due.py reset_far_due_times
 UPDATE run SET due_at=CASE WHEN (run.not_before > ?) THEN run.not_before ELSE ? END WHERE run.id IN (SELECT run.id
 FROM run
-WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at > ? AND (run.not_before IS NULL OR run.due_at != run.not_before))
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at > ?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
---> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
 
 -- running/filters.py DeliveryFilter.ids
 SELECT anon_1.id

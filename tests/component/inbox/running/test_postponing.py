@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from billhook.inbox import RunOptions, RunState, WorkerRecord
+from billhook.inbox import HandlerLimits, RunOptions, RunState, WorkerRecord
 from billhook.inbox.operating.operations import discard, replay
 from billhook.inbox.operating.postpone import PostponeResult, postpone
 from billhook.inbox.operating.takeover import take_over
@@ -15,7 +15,7 @@ from billhook.inbox.watching.backlog_pace import first_untried_at
 from billhook.inbox.watching.handler_backlogs import read_handler_backlogs
 from billhook.inbox.watching.overview import read_state
 from support.inbox_view import NOON, change, rows, value
-from support.runs import LEASE, OWNER, at, claim, planned, settle
+from support.runs import LEASE, OWNER, at, claim, planned, result_of, settle
 
 HOUR = 3_600
 DAY = 24 * HOUR
@@ -121,9 +121,9 @@ def test_one_that_waits_in_its_order_is_due_at_its_time_when_its_turn_comes_befo
     put_off(inbox, [second], HOUR)
 
     claims = claim(inbox, 1, 0, only=first)
-    settle(inbox, claims, seconds=1)
-    if names:
-        planned(inbox, "h", key="c", options=ordered, seconds=2)
+    limits = {name: HandlerLimits(names) for name in names}
+    with inbox.transaction(OWNER, limits) as transaction:
+        transaction.settle([result_of(one, seconds=1) for one in claims])
 
     assert not is_claimed(inbox, HOUR - 1, second)
     assert is_claimed(inbox, HOUR, second)
