@@ -12,13 +12,15 @@ import sys
 import pytest
 
 from billhook import standalone as module
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, MissingExtra
+from billhook.errors.program import install_command
 from billhook.extension import get_state
 from billhook.inbox.sqlite.library import sqlite3
 from billhook.standalone import create_app, load_handlers
 from support.apps import deliver, inbox_file
 from support.inbox_view import rows
 from support.signing import SECRET
+from support.signing_cases import without_cryptography
 from support.templates import new_inbox
 
 HANDLERS = """
@@ -132,6 +134,14 @@ def standalone(here):
     yield make
     for app in made:
         get_state(app).close()
+
+
+def test_a_scheme_without_its_package_is_refused_at_the_start_with_the_line_to_type(here, monkeypatch):
+    without_cryptography(monkeypatch)
+    environ = {"BILLHOOK_SIGNATURE": "timestamped-rsa", "BILLHOOK_SECRETS": "-----BEGIN PUBLIC KEY-----"}
+
+    with pytest.raises(MissingExtra, match=re.escape(install_command("asymmetric"))):
+        create_app(environ)
 
 
 def test_the_environment_is_all_it_needs(standalone, here):

@@ -76,7 +76,7 @@ def test_the_image_has_the_extras_of_a_service_from_files_that_docker_is_given()
     extras = re.search(r"'/source\[(.*)\]'", " ".join(of(stages()[0], "RUN")))[1].split(",")
     given = re.findall(r"(?m)^!(.*)$", (ROOT / ".dockerignore").read_text())
 
-    named = {"serve", "postgres", "fast", "metrics", "notify"}
+    named = {"serve", "postgres", "fast", "metrics", "notify", "asymmetric"}
     assert set(extras) == named <= project["optional-dependencies"].keys()
     assert set(given) == {"pyproject.toml", "src", project["readme"], *project["license-files"]}
     assert all((ROOT / name).exists() for name in given)

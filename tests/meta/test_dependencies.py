@@ -30,7 +30,8 @@ APPS = {
 
 @pytest.mark.parametrize("app", APPS)
 def test_the_versions_of_another_package_may_stay(app):
-    bounds = {each.name: each.specifier for each in BASE}
+    asymmetric = map(Requirement, EXTRAS["asymmetric"])
+    bounds = {each.name: each.specifier for each in (*BASE, *asymmetric)}
 
     wanted = (each.split("==") for each in APPS[app].split())
     refused = {name for name, version in wanted if version not in bounds[name]}
@@ -67,7 +68,18 @@ def test_the_floors_are_installed():
     """So `.ci/floors` tests what pyproject.toml says, and not what a tool of the tests wants beyond it."""
     if "BILLHOOK_TEST_FLOORS" not in os.environ:
         return
-    names = ("serve", "postgres", "celery", "client", "jwt", "metrics", "notify", "otel", "sandbox")
+    names = (
+        "serve",
+        "postgres",
+        "celery",
+        "client",
+        "asymmetric",
+        "jwt",
+        "metrics",
+        "notify",
+        "otel",
+        "sandbox",
+    )
     lines = [line for name in names for line in EXTRAS[name]]
     every = {each.name: each for each in [*BASE, *map(Requirement, lines)] if each.name != "billhook"}
 

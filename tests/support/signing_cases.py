@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import functools
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
@@ -37,6 +39,13 @@ OTHER_WHSEC = "whsec_" + base64.b64encode(b"another secret of 27 bytes!").decode
 def rsa_pems(name: str, bits: int = 2048) -> tuple[str, str]:
     """A private and a public PEM, new in each run; the same name gives the same pair."""
     return pems(rsa.generate_private_key(public_exponent=65537, key_size=bits))
+
+
+def without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process not find the package, nor the parts of it that it has imported."""
+    for name in [name for name in sys.modules if name.startswith("cryptography.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
 
 
 def pems(private: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey) -> tuple[str, str]:

@@ -15,9 +15,10 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, final, get_args
 
-from billhook.errors import ConfigError, WeakSecret
+from billhook.errors import ConfigError, MissingExtra, WeakSecret
 from billhook.signing.parsing import MAX_PUBLIC_KEY_SIGNATURES, MAX_SIGNATURES
 
 if TYPE_CHECKING:
@@ -129,6 +130,14 @@ class HmacKey:
         return found
 
 
+def require_cryptography() -> None:
+    """Raise MissingExtra if the package is not installed: only keys with a public part need it."""
+    try:
+        import_module("cryptography")
+    except ModuleNotFoundError:
+        raise MissingExtra("a key of RSA or ed25519", "asymmetric") from None
+
+
 PUBLIC_PREFIX: Final = "whpk_"
 PRIVATE_PREFIX: Final = "whsk_"
 KEY_BYTES: Final = 32
@@ -140,6 +149,7 @@ _SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _ORDER_8, _FIELD - _ORDER_8})
 
 def _load_ed25519(secret: str) -> PublicKey:
     """Return the key to verify with. Raises ConfigError for a private key, and for a weak one."""
+    require_cryptography()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     if secret.startswith(PRIVATE_PREFIX):
@@ -155,6 +165,7 @@ def _load_ed25519(secret: str) -> PublicKey:
 
 def _sign_ed25519(secret: str, content: bytes) -> bytes:
     """Return the raw signature by the private key `secret`. Raises ConfigError if it is unusable."""
+    require_cryptography()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     raw = _decode(secret, PRIVATE_PREFIX)
@@ -240,6 +251,7 @@ def _load_rsa(secret: str) -> PublicKey:
 
 def _sign_rsa(secret: str, content: bytes) -> bytes:
     """Return the raw signature by the private key `secret`. Raises ConfigError if it is unusable."""
+    require_cryptography()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -271,6 +283,7 @@ def pkcs1_sha256() -> tuple[PKCS1v15, SHA256]:
 
 def pem_public_key(pem: str) -> PublicKeyTypes:
     """Load a public key of any kind from PEM. Raises ConfigError for anything else."""
+    require_cryptography()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -286,9 +299,9 @@ def pem_public_key(pem: str) -> PublicKeyTypes:
 
 def rsa_public_key(pem: str) -> RSAPublicKey:
     """Load an RSA key that is strong enough from PEM. Raises ConfigError for anything else."""
+    key = pem_public_key(pem)  # first: it says which extra is missing
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-    key = pem_public_key(pem)
     if not isinstance(key, RSAPublicKey):
         raise ConfigError(f"a public key in PEM must be RSA, got {type(key).__name__}")
     _require_rsa_strength(key)

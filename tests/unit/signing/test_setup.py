@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
+import sys
 import traceback
 
 import pytest
@@ -11,7 +13,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from billhook.errors import ConfigError, SignatureError, WeakSecret
+from billhook.errors import ConfigError, MissingExtra, SignatureError, WeakSecret
+from billhook.errors.program import install_command
 from billhook.signing import (
     BodyHMAC,
     Keys,
@@ -31,6 +34,7 @@ from support.signing_cases import (
     pems,
     rsa_pems,
     verify,
+    without_cryptography,
 )
 
 SCHEMES = [
@@ -170,6 +174,21 @@ def test_control_each_of_them_accepts_forged_signatures():
                 key.verify((1).to_bytes(32, "little") + bytes(32), b"%d" % text)
                 verified += 1
         assert verified > 0
+
+
+def test_only_keys_with_a_public_part_need_the_extra_and_their_error_is_the_line_to_type(monkeypatch):
+    without_cryptography(monkeypatch)
+    needing = (
+        lambda: StandardWebhooks().load([WHPK]),
+        lambda: StandardWebhooks().sign(b"{}", WHSK, event_type="PingTest", now=NOW),
+        lambda: TimestampedRSA().load(["-----BEGIN PUBLIC KEY-----\n"]),
+        lambda: TimestampedRSA().sign(b"{}", "-----BEGIN PRIVATE KEY-----", event_type="PingTest", now=NOW),
+    )
+
+    for use in needing:
+        with pytest.raises(MissingExtra, match=re.escape(install_command("asymmetric"))):
+            use()
+    assert len(StandardWebhooks().load([WHSEC])) == 1
 
 
 def test_a_second_spelling_of_a_public_key_is_refused():

@@ -70,10 +70,10 @@ def _readings(secret: str) -> Iterator[tuple[str, str, SecretEncoding, str]]:
     """Yield algorithm, spelling and encoding of each possible reading, and how to change the secret."""
     write_public = "write it as whpk_ and the base64 of its"
     if secret.lstrip().startswith("-----BEGIN"):
+        public = algorithms.pem_public_key(secret)
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-        public = algorithms.pem_public_key(secret)
         if isinstance(public, Ed25519PublicKey):
             yield ED25519.name, _whpk(public.public_bytes_raw()), "text", f"{write_public} last 32 bytes"
         elif not isinstance(public, EllipticCurvePublicKey):  # such a key is for tokens alone
