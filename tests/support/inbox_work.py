@@ -248,7 +248,7 @@ def look(inbox: Inbox) -> None:
     overview.read_refused_since(inbox, at(0), ["mismatch"])
     issue_updates.update_issues(inbox, at(300))
     issues.count_issues(inbox)
-    issues.list_open(inbox)
+    issues.list_open(inbox, at(300))
     worker_list.list_workers(inbox, at(300))
     lost_workers_of(inbox)
     with inbox.database.read() as connection:

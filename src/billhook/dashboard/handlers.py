@@ -7,7 +7,7 @@ issues, and one with what an operator can do about it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from shlex import quote
 from typing import NamedTuple
 
@@ -64,19 +64,24 @@ _ISSUE_TONES = {
 }
 
 
-def issue_tone(one: Issue) -> str:
-    """Return the colour of an issue's state; that of an open one is of its condition's severity."""
+def issue_tone(one: Issue, now: datetime) -> str:
+    """Return the colour of an issue's state; that of an open, live one is of its condition's severity."""
+    if one.state is IssueState.OPEN and not one.is_live(now):
+        return "quiet"
     return _ISSUE_TONES.get(one.state) or SEVERITY_TONES[condition_of(one.kind).severity]
 
 
 def show_failures(context: DashboardContext) -> Response:
     """Return the page of all issues: open ones first, resolved ones folded."""
     every = list_issues(context.inbox)
+    tones = {issue_tone(one, context.now) for one in every}
+    issues = [one for one in every if one.state is not IssueState.RESOLVED]
     return context.render(
         "failures.html",
-        issues=[one for one in every if one.state is not IssueState.RESOLVED],
+        issues=issues,
+        live_issues=sum(one.is_live(context.now) for one in issues),
         resolved=[one for one in every if one.state is IssueState.RESOLVED],
-        critical=any(issue_tone(one) == "bad" for one in every),
+        worst=next((each for each in ("bad", "warn") if each in tones), ""),
         courses=courses(context, every),
     )
 

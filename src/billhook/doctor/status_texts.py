@@ -41,18 +41,21 @@ def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:
     )
     oldest = f"oldest due {format_ago(backlog.oldest_due_at, now)}" if backlog.oldest_due_at else ""
     through = through_text(backlog, now)
-    through = through if backlog.only_retrying else f"through {through}" if through else ""
+    through = f"through {through}" if through and not through.startswith("retried") else through
     return "; ".join(filter(None, (states, oldest, through)))
 
 
 def through_text(backlog: HandlerBacklog, now: datetime) -> str:
     """Return when a handler's runs are handled: `in 2 h`, `in more than 2 h` if not all are counted.
 
-    Where all that is left waits for a time, that time: `retried at 18:45`.
+    Where all that is left waits for a time, that time: `retried at 18:45`; `after 18:45` where others wait
+    for these in their order.
     """
     if backlog.only_retrying and backlog.through_at is not None:
         at = backlog.through_at
         when = f"{at:%H:%M}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
+        if backlog.through_at_least:
+            return f"after {when}"
         return f"retried {'at' if backlog.retrying == 1 else 'until'} {when}"
     text = format_ago(backlog.through_at, now)
     return text.replace("in ", "in more than ", 1) if backlog.through_at_least else text

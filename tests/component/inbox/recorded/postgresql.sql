@@ -2720,6 +2720,14 @@ WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhoo
 --> run: run_pkey
 
 -- watching/issues.py _counted
+SELECT billhook.run.id, billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.run.state IN ('dead', 'waiting', 'due', 'running')
+ LIMIT %(param_1)s::INTEGER
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
+-- watching/issues.py _counted
 SELECT count(*) AS count_1, (SELECT billhook.failure.failed_at
 FROM billhook.failure
 WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id
@@ -2871,10 +2879,19 @@ WHERE billhook.billhook_handler.name = %(param_1)s::VARCHAR), %(param_1)s::VARCH
 --> billhook_issue: all rows
 
 -- watching/issues.py list_open
-SELECT billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title
+SELECT billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, CASE WHEN NOT billhook.billhook_issue.kind = ANY (%(param_1)s::TEXT[]) THEN %(param_2)s WHEN ((SELECT billhook.failure.failed_at
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint ORDER BY billhook.failure.id DESC
+ LIMIT %(param_3)s::INTEGER) > %(param_4)s::TIMESTAMP WITH TIME ZONE) THEN %(param_5)s ELSE (SELECT billhook.run.id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint AND billhook.run.state IN ('dead', 'waiting', 'due', 'running')
+ LIMIT %(param_6)s::INTEGER) IS NOT NULL END AS anon_1
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.state = %(state_1)s::VARCHAR
 --> billhook_issue: all rows
+--> failure: failure_fingerprint_idx
+--> failure: failure_run_id_idx
+--> run: run_pkey
 
 -- watching/issues.py newest_traceback
 SELECT billhook.run.delivery_id, coalesce(billhook.failure.traceback, billhook.failure.error) AS coalesce_1

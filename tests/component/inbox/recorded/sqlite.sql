@@ -3055,6 +3055,14 @@ WHERE failure.fingerprint = ? ORDER BY failure.id DESC
 --> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
+-- watching/issues.py _counted
+SELECT run.id, run.delivery_id
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.fingerprint = ? AND run.state IN ('dead', 'waiting', 'due', 'running')
+ LIMIT ? OFFSET ?
+--> SEARCH failure USING COVERING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
 -- watching/issues.py _delivery_ids
 SELECT anon_1.delivery_id
 FROM (SELECT DISTINCT anon_2.delivery_id AS delivery_id
@@ -3193,10 +3201,20 @@ WHERE billhook_handler.name = ?), ?)) ORDER BY billhook_issue.state = ?, billhoo
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
 -- watching/issues.py list_open
-SELECT billhook_issue.kind, billhook_issue.subject, billhook_issue.title
+SELECT billhook_issue.kind, billhook_issue.subject, billhook_issue.title, CASE WHEN billhook_issue.kind IN (SELECT value FROM json_each(?)) = 0 THEN ? WHEN ((SELECT failure.failed_at
+FROM failure
+WHERE failure.fingerprint = billhook_issue.fingerprint ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?) > ?) THEN ? ELSE (SELECT run.id
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.fingerprint = billhook_issue.fingerprint AND run.state IN ('dead', 'waiting', 'due', 'running')
+ LIMIT ? OFFSET ?) IS NOT NULL END AS anon_1
 FROM billhook_issue
 WHERE billhook_issue.state = ?
 --> SCAN billhook_issue
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH failure USING COVERING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- watching/issues.py newest_traceback
 SELECT run.delivery_id, coalesce(failure.traceback, failure.error) AS coalesce_1
