@@ -55,6 +55,7 @@ from billhook.inbox.watching.issues import (
 from billhook.inbox.watching.judgement import condition_of
 from billhook.inbox.watching.occurrences import IssueKind
 from billhook.inbox.watching.overview import HandlerFigures, PeriodFigures, percentile, read_overview
+from billhook.inbox.watching.success import SuccessOverTime, read_success
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 
 _ISSUE_TONES = {
@@ -229,6 +230,7 @@ class HandlerRow(NamedTuple):
     handler: Handler | None
     event_types: Sequence[str]
     figures: HandlerFigures | None
+    success: SuccessOverTime
     backlog: HandlerBacklog | None
     paused: PausedHandler | None
 
@@ -279,6 +281,7 @@ def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
     paused = {one.name: one for one in overview.paused}
     figures = {one.name: one for one in overview.handlers}
     backlogs = {one.name: one for one in overview.handler_backlogs}
+    success = read_success(context.inbox, context.now)
     stored = {*handler_names(context.inbox), *paused, *figures, *backlogs}
     others = missing_names(context.state.handlers, stored)
     readings = filter(is_reading, stored)
@@ -287,7 +290,8 @@ def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
         handler, types = handled.get(name, (None, types_read(name)))
         every = len(types) == len(EVENT_TYPES) + 1
         shown = ["all"] if every else types
-        rows.append(HandlerRow(name, handler, shown, figures.get(name), backlogs.get(name), paused.get(name)))
+        of_it = figures.get(name), success.get(name, SuccessOverTime()), backlogs.get(name), paused.get(name)
+        rows.append(HandlerRow(name, handler, shown, *of_it))
     return rows, unhandled
 
 

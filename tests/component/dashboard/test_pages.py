@@ -69,6 +69,7 @@ SHOWN = [
         "<strong>Never</strong> replay with <code>--all-handlers</code>",
     ]),
     ("handlers", [
+        r"success succeeded retried .*shop\.book active .* 100 % \d 3 ",
         r"shop\.mail paused (?:\d+ s ago|just now): the ledger is closed", "without a handler .*PingTest",
     ], []),
 ]  # fmt: skip
@@ -379,7 +380,8 @@ def test_a_handler_has_a_page_of_what_waits_its_durations_issues_and_options(sit
     text = " ".join(made.text("handler?name=shop.book").split())
 
     assert (
-        "1 not finished 0 running 0 dead 0.2 handled a minute in the last five minutes "
+        "1 not finished 0 running 0 dead 100 % success in 24 h 1 h: 100 %, 7 d: 100 % "
+        "0.2 handled a minute in the last five minutes "
         "retried at 12:00 all handled" in text
     )
     assert "Attempts of handlers: succeeded 1, failed 1, dead 0" in response.text
