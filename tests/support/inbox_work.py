@@ -41,6 +41,7 @@ from billhook.inbox.watching import (
     overview,
     snoozes,
 )
+from billhook.inbox.watching.success import read_success
 from support.inbox_view import NOON, incoming
 from support.runs import LEASE, OWNER, at, claim, planned, result_of, settle
 
@@ -253,11 +254,12 @@ def look(inbox: Inbox) -> None:
     for is_open in (False, True):
         pace.grows(inbox, replace(state, handler_backlogs=[waits]), at(3_600), is_open=is_open)
     overview.read_totals(inbox)
+    read_success(inbox, at(300))
     overview.read_periods(inbox, at(0), at(300), timedelta(minutes=1), handlers=["plain"])
     overview.read_refused_since(inbox, at(0), ["mismatch"])
     issue_updates.update_issues(inbox, at(300))
     issues.count_issues(inbox)
-    issues.list_open(inbox)
+    issues.list_open(inbox, at(300))
     worker_list.list_workers(inbox, at(300))
     lost_workers_of(inbox)
     with inbox.database.read() as connection:

@@ -89,7 +89,7 @@ def list_(states: Sequence[str], as_json: bool) -> None:
         hours = by_hour(inbox, found, now) if as_json else {}
         backlog = None if found or states or as_json else read_overview(inbox, now).backlog
     if as_json:
-        print_json([{**asdict(one), "hours": hours.get(one.id)} for one in found])
+        print_json([{**_document(one, now), "hours": hours.get(one.id)} for one in found])
         return
     if not found:
         click.echo(f"no issue is {' or '.join(states or ['open'])}")
@@ -102,7 +102,7 @@ def list_(states: Sequence[str], as_json: bool) -> None:
         return
     columns = ("issue", "state", "count", "last", "of", "what", "newest")
     rows = [
-        (one.id, one.state, f"{one.count:,}", format_ago(one.last_at, now), one.subject, _what(one),
+        (one.id, one.standing(now), f"{one.count:,}", format_ago(one.last_at, now), one.subject, _what(one),
          _example(one, one.examples[0]) if one.examples else None)
         for one in found
     ]  # fmt: skip
@@ -138,9 +138,9 @@ def show(id_: str, as_json: bool) -> None:
             "since_release": since_release,
             "causes": [each._asdict() for each in causes],
         }
-        print_json({**asdict(one), **more, "traceback": newest and newest[1]})
+        print_json({**_document(one, now), **more, "traceback": newest and newest[1]})
         return
-    click.echo(f"{one.id}  {one.state.value.upper()}  {printable(_what(one))}")
+    click.echo(f"{one.id}  {one.standing(now).upper()}  {printable(_what(one))}")
     facts = [
         ("every error", one.title if one.heading != one.title else None),
         *_facts(one, now, hours or []),
@@ -264,6 +264,12 @@ def _find(inbox: Inbox, id_: str) -> Issue:
     if one is None:
         raise CliError(f"there is no issue {printable(id_)}: see `billhook failures list`")
     return one
+
+
+def _document(one: Issue, now: datetime) -> dict[str, object]:
+    document = asdict(one) | {"live": one.is_live(now)}
+    del document["is_left"]  # a part of what "live" says
+    return document
 
 
 def _what(one: Issue) -> str:

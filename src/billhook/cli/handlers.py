@@ -26,6 +26,7 @@ from billhook.inbox import Inbox, PausedHandler
 from billhook.inbox.reading.deliveries import handler_names
 from billhook.inbox.running.limits import find_paused
 from billhook.inbox.watching.handler_backlogs import HandlerBacklog, read_handler_backlogs
+from billhook.inbox.watching.success import SuccessOverTime, read_success
 
 UNKNOWN = "(unknown types)"
 
@@ -50,8 +51,8 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     """List the handlers, the event types of each, and the event types without a handler.
 
     HANDLERS are modules or .py files; the default is BILLHOOK_HANDLERS. Standalone it needs no secrets; under
-    `flask --app` it builds the app, which may need them. Which handlers are paused, and what waits for each,
-    is read from the inbox, if there is one.
+    `flask --app` it builds the app, which may need them. Which handlers are paused, what waits for each, and
+    how large a part succeeded, is read from the inbox, if there is one.
 
     \b
     Examples:
@@ -64,23 +65,25 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     paused: dict[str, PausedHandler] = {}
     backlogs: dict[str, HandlerBacklog] = {}
     waiting: dict[str, str] = {}
+    success: dict[str, SuccessOverTime] = {}
     with suppress(BillhookError), open_inbox() as inbox, inbox.database.read() as connection:
         now = inbox.now()
         found = read_handler_backlogs(connection, now, handler_limits(connected))
         paused = {handler.name: handler for handler in find_paused(connection)}
         backlogs = {one.name: one for one in found}
         waiting = {one.name: backlog_text(one, now) for one in found}
+        success = read_success(inbox, now)
     by_name, unhandled = types_by_handler(connected, UNKNOWN)
     concerned = [name for name, one in backlogs.items() if one.unfinished or one.dead]
     missing = missing_names(connected, concerned) if by_name else []
     if as_json:
         described = [
-            _to_json(handler, types, paused.get(name), backlogs.get(name))
+            _to_json(handler, types, paused.get(name), backlogs.get(name), success.get(name))
             for name, (handler, types) in by_name.items()
         ]
         print_json({"handlers": described, "unhandled": unhandled, "missing": missing})
     elif by_name:
-        _print_table(by_name, paused, waiting)
+        _print_table(by_name, paused, waiting, success)
         if unhandled:
             click.echo(f"Stored, but without a handler: {', '.join(unhandled)}")
     else:
@@ -180,6 +183,7 @@ def _print_table(
     by_name: Mapping[str, tuple[Handler, list[str]]],
     paused: Mapping[str, PausedHandler],
     waiting: Mapping[str, str],
+    success: Mapping[str, SuccessOverTime],
 ) -> None:
     every = len(EVENT_TYPES) + 1
     told = {name: in_words(handler) for name, (handler, _) in by_name.items()}
@@ -191,22 +195,29 @@ def _print_table(
             "all" if len(types) == every else "\n".join(types),
             "PAUSED" if name in paused else None,
             waiting.get(name),
+            success[name].text.replace(", ", "\n") if name in success else None,
             *(told[name][heading] or HEADINGS[heading] for heading in used),
         )
         for name, (_, types) in by_name.items()
     ]
-    columns = ("handler", "event types", "state", "runs", *used)
-    print_table(columns, rows, whole=["event types"], keep="\n", optional=("state", "runs"))
+    columns = ("handler", "event types", "state", "runs", "success", *used)
+    print_table(columns, rows, whole=["event types"], keep="\n", optional=("state", "runs", "success"))
 
 
 def _to_json(
-    handler: Handler, types: list[str], paused: PausedHandler | None, backlog: HandlerBacklog | None
+    handler: Handler,
+    types: list[str],
+    paused: PausedHandler | None,
+    backlog: HandlerBacklog | None,
+    success: SuccessOverTime | None,
 ) -> dict[str, object]:
     options = {OPTIONS[name].key or name: _plain(value) for name, value in values_of(handler).items()}
     return options | {
         "event_types": types,
         "paused": paused and {"since": paused.since, "why": paused.why},
         "runs": backlog and asdict(backlog),
+        "success": success
+        and {name: {**one._asdict(), "rate": one.rate} for name, one in success._asdict().items()},
     }
 
 

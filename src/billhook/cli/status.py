@@ -32,6 +32,7 @@ from billhook.inbox.watching.conditions import Facts, Thresholds, number_text
 from billhook.inbox.watching.handler_backlogs import RUNS_LIMIT, HandlerBacklog
 from billhook.inbox.watching.judgement import Judgement, judge
 from billhook.inbox.watching.overview import Overview, read_overview
+from billhook.inbox.watching.success import Success
 
 _WATCH_SECONDS = 2.0
 _SILENT_NAMES = 3
@@ -170,12 +171,13 @@ def _print(inbox: Inbox, overview: Overview, judgement: Judgement, *, details: b
     ]  # fmt: skip
     _print_section(("type", "24 h", "duplicates", "quarantined", "conflicts", "last"), types, "24 h")
     handlers = [
-        (one.name, one.succeeded, one.failed or "", one.dead or "", one.discarded or "",
+        (one.name, Success(one.succeeded, one.dead).text, one.succeeded, one.failed or "", one.dead or "",
+         one.discarded or "",
          took(one.p50_seconds), took(one.p95_seconds))
         for one in overview.handlers
     ]  # fmt: skip
-    columns = ("handler", "succeeded", "failed", "dead", "discarded", "p50", "p95")
-    _print_section(columns, handlers, "succeeded", "p50", "p95")
+    columns = ("handler", "success", "succeeded", "retried", "dead", "discarded", "p50", "p95")
+    _print_section(columns, handlers, "success", "succeeded", "p50", "p95")
 
 
 def _print_section(columns: Sequence[str], rows: Sequence[Sequence[object]], *whole: str) -> None:

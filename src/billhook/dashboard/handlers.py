@@ -61,6 +61,7 @@ from billhook.inbox.watching.judgement import condition_of
 from billhook.inbox.watching.occurrences import IssueKind
 from billhook.inbox.watching.overview import HandlerFigures, PeriodFigures, percentile, read_overview
 from billhook.inbox.watching.snoozes import COUNTED, MOST_MORE
+from billhook.inbox.watching.success import SuccessOverTime, read_success
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 
 _ISSUE_TONES = {
@@ -70,19 +71,24 @@ _ISSUE_TONES = {
 }
 
 
-def issue_tone(one: Issue) -> str:
-    """Return the colour of an issue's state; that of an open one is of its condition's severity."""
+def issue_tone(one: Issue, now: datetime) -> str:
+    """Return the colour of an issue's state; that of an open, live one is of its condition's severity."""
+    if one.state is IssueState.OPEN and not one.is_live(now):
+        return "quiet"
     return _ISSUE_TONES.get(one.state) or SEVERITY_TONES[condition_of(one.kind).severity]
 
 
 def show_failures(context: DashboardContext) -> Response:
     """Return the page of all issues: open ones first, resolved ones folded."""
     every = list_issues(context.inbox)
+    tones = {issue_tone(one, context.now) for one in every}
+    issues = [one for one in every if one.state is not IssueState.RESOLVED]
     return context.render(
         "failures.html",
-        issues=[one for one in every if one.state is not IssueState.RESOLVED],
+        issues=issues,
+        live_issues=sum(one.is_live(context.now) for one in issues),
         resolved=[one for one in every if one.state is IssueState.RESOLVED],
-        critical=any(issue_tone(one) == "bad" for one in every),
+        worst=next((each for each in ("bad", "warn") if each in tones), ""),
         courses=courses(context, every),
         handlers=stored_and_loaded(context),
         types=sorted(EVENT_TYPES),
@@ -266,6 +272,7 @@ class HandlerRow(NamedTuple):
     handler: Handler | None
     event_types: Sequence[str]
     figures: HandlerFigures | None
+    success: SuccessOverTime
     backlog: HandlerBacklog | None
     paused: PausedHandler | None
 
@@ -316,6 +323,7 @@ def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
     paused = {one.name: one for one in overview.paused}
     figures = {one.name: one for one in overview.handlers}
     backlogs = {one.name: one for one in overview.handler_backlogs}
+    success = read_success(context.inbox, context.now)
     stored = {*handler_names(context.inbox), *paused, *figures, *backlogs}
     others = missing_names(context.state.handlers, stored)
     readings = filter(is_reading, stored)
@@ -324,7 +332,8 @@ def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
         handler, types = handled.get(name, (None, types_read(name)))
         every = len(types) == len(EVENT_TYPES) + 1
         shown = ["all"] if every else types
-        rows.append(HandlerRow(name, handler, shown, figures.get(name), backlogs.get(name), paused.get(name)))
+        of_it = figures.get(name), success.get(name, SuccessOverTime()), backlogs.get(name), paused.get(name)
+        rows.append(HandlerRow(name, handler, shown, *of_it))
     return rows, unhandled
 
 

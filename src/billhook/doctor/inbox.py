@@ -102,7 +102,7 @@ _WORDS = {
 _WORDS["disk-full"] = _WORDS["disk"]
 _OTHER_CHECKS = ("no-worker", "notify-file", "paused", "row-security")
 """The conditions of which another check has more to say."""
-_COUNTED = ("dead", "quarantined", "waiting", "failing", "unknown-type")
+_COUNTED = ("dead", "quarantined", "waiting", "failing", "known-issues", "unknown-type")
 """The conditions of deliveries and handlers, not of the set-up: `billhook status` has more to say of them."""
 _REFUSALS = ("clock-refusals", "refused-all", "refused-since")
 """The conditions of refused requests, which are a check of their own."""

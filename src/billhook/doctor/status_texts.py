@@ -41,17 +41,21 @@ def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:
     )
     oldest = f"oldest due {format_ago(backlog.oldest_due_at, now)}" if backlog.oldest_due_at else ""
     through = through_text(backlog, now)
-    through = through if backlog.only_retrying else f"through {through}" if through else ""
+    if through and not through.startswith(("retried", "not before")):
+        through = f"through {through}"
     return "; ".join(filter(None, (states, oldest, through)))
 
 
 def through_text(backlog: HandlerBacklog, now: datetime) -> str:
     """Return when a handler's runs are handled: `in 2 h`, `in more than 2 h` if not all are counted.
 
-    Where all that is left waits for a time, that time: `retried at 18:45`, or `not before 18:45`.
+    Where all that is left waits for a time, that time: `retried at 18:45`, or `not before 18:45`; where others
+    wait for these in their order, `after 18:45`.
     """
     if backlog.only_retrying and backlog.through_at is not None:
         when = short_time(backlog.through_at, now)
+        if backlog.through_at_least:
+            return f"after {when}"
         if backlog.last_put_off:
             return f"not before {when}"
         return f"retried {'at' if backlog.retrying == 1 else 'until'} {when}"

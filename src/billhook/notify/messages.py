@@ -15,7 +15,7 @@ from billhook.basics.type_names import shown_type
 from billhook.errors.program import program
 from billhook.inbox.watching.issues import Issue
 from billhook.inbox.watching.judgement import Severity, condition_of
-from billhook.inbox.watching.occurrences import OF_STATE, IssueKind
+from billhook.inbox.watching.occurrences import OF_BUGS, OF_STATE, IssueKind
 
 MOST_PER_HOUR = 10
 """The last of these in an hour is a summary of all that is left."""
@@ -71,6 +71,8 @@ class Writer:
             times = "once" if one.count == 1 else f"{one.count:,} times"
             what = "delivery" if one.deliveries == 1 else "deliveries"
             lines.append(f"{times} so far, {one.deliveries:,} {what}")
+        if _is_handled(one):
+            lines.append("nothing of it is left: what failed was handled, or discarded, since")
         # Of a state it is not known whether it held before.
         first_at = None if one.kind in OF_STATE else one.first_at
         if first_at is not None and one.opened_at - first_at > _LATER:
@@ -103,7 +105,15 @@ class Writer:
 
 
 def headline(one: Issue) -> str:
-    """Return what an issue is, without the text of an exception."""
+    """Return what an issue is, without the text of an exception, and whether all of it was handled since."""
+    return _what(one) + (", handled since" if _is_handled(one) else "")
+
+
+def _is_handled(one: Issue) -> bool:
+    return one.kind in OF_BUGS and bool(one.deliveries) and not one.is_left
+
+
+def _what(one: Issue) -> str:
     if one.kind is IssueKind.FAILURE:
         return printable(f"{one.subject} fails: {one.title.partition(':')[0]}")
     if one.kind is IssueKind.DEAD:

@@ -85,7 +85,7 @@ def test_an_issue_shows_the_newest_error_and_what_its_events_have_in_common(app_
 
     assert heading == "LookupError: 'inv_3'"
     assert heading in run("failures", "list").stdout
-    assert f"OPEN  {heading}" in shown
+    assert f"OPEN, LIVE  {heading}" in shown
     assert " every error  LookupError: …\n" in shown
     assert re.search(r"in common +value +failed +succeeded\n.*\ncurrency +USD +2 of 2 +0 of 2", shown)
     assert json.loads(run("failures", "show", id_, "--json").stdout)["causes"] == [

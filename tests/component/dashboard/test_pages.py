@@ -56,19 +56,20 @@ SHOWN = [
     ("failures", [
         "4 issues are not resolved",
         # The newest error in full, and what is the same for every customer.
-        r"KeyError: 'b' KeyError: … .*in book shop\.book open 2 Failed attempts by hour: (?:0, )+2[ ,]",
+        r"KeyError: 'b' KeyError: … .*in book shop\.book open, live 2 Failed attempts by hour: (?:0, )+2[ ,]",
         r"2(?:, 0)? (?:\d+ s ago|just now) [\d:]+ 2 deliveries ",
-        r"RuntimeError: c .*in book shop\.book open 1 ",
+        r"RuntimeError: c .*in book shop\.book open, live 1 ",
     ], ['<svg class="spark"']),
     ("failures/{issue}", [
-        "Of delivery 3 .", "failed attempts 2", "Failures KeyError: 'b' open .* every error KeyError: … ",
-        r"raise type\(broken\[0\]\)",
+        "Of delivery 3 .", "failed attempts 2",
+        "Failures KeyError: 'b' open, live .* every error KeyError: … ", r"raise type\(broken\[0\]\)",
         "Runbook: Runs are dead",
     ], [
         "Failed attempts by hour: failed 2", RUNBOOK,
         "<strong>Never</strong> replay with <code>--all-handlers</code>",
     ]),
     ("handlers", [
+        r"success succeeded retried .*shop\.book active .* 100 % \d 3 ",
         r"shop\.mail paused (?:\d+ s ago|just now): the ledger is closed", "without a handler .*PingTest",
     ], []),
 ]  # fmt: skip
@@ -379,14 +380,15 @@ def test_a_handler_has_a_page_of_what_waits_its_durations_issues_and_options(sit
     text = " ".join(made.text("handler?name=shop.book").split())
 
     assert (
-        "1 not finished 0 running 0 dead 0.2 handled a minute in the last five minutes "
+        "1 not finished 0 running 0 dead 100 % success in 24 h 1 h: 100 %, 7 d: 100 % "
+        "0.2 handled a minute in the last five minutes "
         "retried at 12:00 all handled" in text
     )
     assert "Attempts of handlers: succeeded 1, failed 1, dead 0" in response.text
     assert re.search(
         r"Duration: p95 [\d.]+ ms, p50 [\d.]+ ms; the highest bar is [\d.]+ ms, at 12:00", response.text
     )
-    assert re.search(r"KeyError: … .* open 1 Failed attempts by hour: (?:0, )+1 just now", text)
+    assert re.search(r"KeyError: … .* open, live 1 Failed attempts by hour: (?:0, )+1 just now", text)
     assert text.endswith(
         "event types InvoiceApproved, PaymentFailed time-out 30 s retries after 10 s, 1 min "
         "limits none sources all"

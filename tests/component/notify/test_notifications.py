@@ -40,7 +40,7 @@ from support.apps import deliver
 from support.examples import free_port
 from support.inbox_view import NOON
 from support.processes import until
-from support.runs import failed, planned
+from support.runs import claim, failed, planned, settle
 from support.signing import SECRET
 
 
@@ -94,6 +94,18 @@ def test_an_issue_is_told_once_however_often_it_happens(inbox, clock, made, hook
         f"https://shop.example/billhook/failures/{one.id}",
     ]
     assert "Acme" not in "".join(hook.bodies + hook.titles)
+
+
+def test_a_message_about_what_was_handled_meanwhile_says_so(inbox, clock, made, hook):
+    fail_and_look(inbox, clock, "a")
+    clock.advance(seconds=60)
+    seconds = (clock.now() - NOON).total_seconds()
+    settle(inbox, claim(inbox, 1, seconds), seconds=seconds)
+
+    made.send_due()
+
+    assert hook.titles == ["[billhook] warning: shop.book fails: ValueError, handled since"]
+    assert "nothing of it is left: what failed was handled, or discarded, since" in hook.bodies[0]
 
 
 def test_it_is_told_again_when_it_opens_again_and_when_all_is_well(inbox, clock, made, hook):

@@ -25,7 +25,7 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.running.lost_workers import REPORTED_FOR
 from billhook.inbox.watching.backlog_pace import OLD, read_not_stored
 from billhook.inbox.watching.disagreements import read_disagreement
-from billhook.inbox.watching.issues import IssueState, OpenIssue, list_issues, list_open
+from billhook.inbox.watching.issues import IssueState, OpenIssue, count_issues, list_issues, list_open
 from billhook.inbox.watching.occurrences import IssueKind, Occurrence, little_space, read_occurrences
 from billhook.inbox.watching.overview import (
     COUNT_LIMIT,
@@ -89,7 +89,7 @@ class Facts:
     @cached_property
     def opened(self) -> Sequence[OpenIssue]:
         """The issues that are open."""
-        return list_open(self.inbox)
+        return list_open(self.inbox, self.now)
 
     def of_kind(self, kind: IssueKind | None, *, snoozed: bool) -> Iterator[tuple[str, str]]:
         """Yield the occurrences of a kind, each with its subject: `snoozed` ones too, or without them."""
@@ -164,7 +164,7 @@ def no_consumer(facts: Facts) -> Found:
 
 
 def killer(facts: Facts) -> Found:
-    found = {one.subject: one.title for one in facts.opened if one.kind is IssueKind.KILLER}
+    found = {one.subject: one.title for one in facts.opened if one.kind is IssueKind.KILLER and one.live}
     kills = (one for one in facts.occurrences if one.kind is IssueKind.KILLER)
     if lately := [one for one in kills if facts.now - one.last_at < REPORTED_FOR]:
         closed = list_issues(facts.inbox, [IssueState.RESOLVED])
@@ -205,8 +205,16 @@ def paused(facts: Facts) -> Found:
 
 def waiting(facts: Facts) -> Found:
     since = facts.overview.waiting_since
-    if since is not None and facts.now - since > OLD:
-        yield "", f"a delivery has waited for a worker for {_age(facts.now - since)}"
+    if since is None or facts.now - since <= OLD:
+        return
+    age, limited = _age(facts.now - since), None
+    if since != facts.overview.backlog.oldest_unread_at:
+        waits = (one for one in facts.overview.handler_backlogs if one.oldest_due_at == since)
+        limited = next((one.name for one in waits if one.limited), None)
+    if limited is None:
+        yield "", f"a delivery has waited for a worker for {age}"
+    else:
+        yield "", f"a delivery has waited for {age}: {printable(limited)} is at its limit"
 
 
 def workers_disagree(facts: Facts) -> Found:
@@ -233,12 +241,25 @@ def notify_file(facts: Facts) -> Found:
 
 def failing(facts: Facts) -> Found:
     # The others are conditions of their own, and shown as such.
-    opened = [one for one in facts.opened if one.kind is IssueKind.FAILURE]
-    if len(opened) == 1:
-        error = opened[0].title.partition(":")[0]
-        yield "", printable(f"{opened[0].subject} fails: {error}")
-    elif opened:
-        yield "", f"{len(opened):,} issues are open"
+    live = [one for one in facts.opened if one.kind is IssueKind.FAILURE and one.live]
+    if len(live) == 1:
+        error = live[0].title.partition(":")[0]
+        yield "", printable(f"{live[0].subject} fails: {error}")
+    elif live:
+        yield "", f"{len(live):,} issues are live"
+
+
+def known_issues(facts: Facts) -> Found:
+    found = count_issues(facts.inbox)
+    numbers = {
+        "quiet": sum(not one.live for one in facts.opened),
+        "acknowledged": found[IssueState.ACKNOWLEDGED],
+        "snoozed": found[IssueState.SNOOZED],
+    }
+    texts = [f"{number:,} {what}" for what, number in numbers.items() if number]
+    if texts:
+        only = sum(numbers.values()) == 1
+        yield "", f"{'1 issue is ' + texts[0][2:] if only else 'issues: ' + ', '.join(texts)}"
 
 
 def unknown_type(facts: Facts) -> Found:
@@ -379,8 +400,12 @@ CONDITIONS = (
         "doctor", "signed-deliveries-are-refused", find=clock),
     Condition("notify-file", _WARNING, "other users may read or write BILLHOOK_NOTIFY_FILE",
         "doctor", "the-inbox-cannot-be-read", find=notify_file),
-    Condition("failing", _WARNING, "an issue is open that no other condition shows",
+    Condition("failing", _WARNING,
+        "an open issue is live that no other condition shows: a run of it is left, or failed in 10 minutes",
         "failures", "runs-are-dead", IssueKind.FAILURE, "BillhookHandlerFails", find=failing),
+    Condition("known-issues", _NOTE,
+        "issues are open and quiet, so that nothing of them is left, or acknowledged, or ignored",
+        "failures", "runs-are-dead", find=known_issues),
     Condition("unknown-type", _NOTE, "deliveries came in 24 hours of a type that has no class",
         "events", "deliveries-are-quarantined", find=unknown_type),
     Condition("clock-refusals", _NOTE, "genuine deliveries were refused in 24 hours for their signed time",

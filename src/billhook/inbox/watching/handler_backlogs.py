@@ -43,6 +43,8 @@ class HandlerBacklog:
     retrying: int = 0
     """Due later: they failed, were put off, or are replayed at a rate."""
     dead: int = 0
+    ordered: int = 0
+    """Of those that are waiting, how many wait for an earlier one of their order."""
     oldest_due_at: datetime | None = None
     """Since when the one that waits longest could have been handled."""
     per_second: float = 0.0
@@ -54,8 +56,8 @@ class HandlerBacklog:
     through_at: datetime | None = None
     """When all but the dead are handled at that rate, or at the handler's own if that is lower.
 
-    Not before the last of those that wait for a time is due; that time, where no other run is left. None for
-    a handler that is paused, and if none was handled.
+    Not before the last of those that wait for a time is due; that time, where all others wait for these. None
+    for a handler that is paused, and if none was handled.
     """
     through_at_least: bool = False
     """Whether `through_at` is the earliest moment only: more runs wait than are counted."""
@@ -73,8 +75,8 @@ class HandlerBacklog:
 
     @property
     def only_retrying(self) -> bool:
-        """Whether all that is unfinished waits for a time."""
-        return 0 < self.retrying == self.unfinished
+        """Whether all that is unfinished waits for a time, or for one before it in its order that does."""
+        return 0 < self.retrying == self.unfinished - self.ordered
 
     @property
     def is_capped(self) -> bool:
@@ -120,6 +122,7 @@ def read_handler_backlogs(
         states |= {state: numbers[name, state] for state in ("running", "retrying", "dead")}
         # A run in an order waits for the one before it; if the handler is paused, for that.
         states["paused" if own in paused else "waiting"] += numbers[name, "waiting"]
+        states["ordered"] = 0 if own in paused else numbers[name, "waiting"]
         states["waiting"] += numbers[name, "queued"]
         due = "paused" if own in paused else "limited" if own in limited else "waiting"
         states[due] += numbers[name, "due"]
@@ -138,7 +141,7 @@ def _with_time(one: HandlerBacklog, now: datetime, limits: HandlerLimits | None)
     """Return a backlog with the time when it is through, as far as that is known."""
     rate, last_due_at = one.per_second, one.last_due_at
     if one.only_retrying:  # no pace decides it: each begins when it is due
-        return replace(one, through_at=last_due_at)
+        return replace(one, through_at=last_due_at, through_at_least=one.ordered > 0)
     if not one.unfinished or not rate:
         return one
     if limits is not None and limits.rate is not None:

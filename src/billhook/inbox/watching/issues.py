@@ -15,7 +15,20 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Text, and_, cast, func, null, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Text,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    update,
+)
 
 from billhook.basics.printable import first_line
 from billhook.inbox.counting.counts import BEFORE, OF_ISSUE, hour_of
@@ -36,7 +49,7 @@ from billhook.inbox.tables.schema import (
     issue,
     run,
 )
-from billhook.inbox.tables.sql import in_values
+from billhook.inbox.tables.sql import in_states, in_values
 from billhook.inbox.tables.states import RunState
 from billhook.inbox.watching.disagreements import read_lacking
 from billhook.inbox.watching.occurrences import (
@@ -51,6 +64,8 @@ from billhook.inbox.watching.occurrences import (
 )
 
 RESOLVES_ITSELF = "The issue resolves itself when none of its runs is dead or retried, after an hour of quiet"
+LIVE_FOR = timedelta(minutes=10)
+"""An issue is live for so long after it happened last, also where nothing of it is left."""
 _EXAMPLES = 3
 _HOURS = 24
 _COUNTED_BY_HOUR = 10_000
@@ -81,8 +96,10 @@ class Issue:
 
     `count` is how many attempts failed, with those that retention or an operator has deleted, how many runs
     are dead or how many deliveries are quarantined. `deliveries` is how many stored deliveries that concerns,
-    with the newest as `examples`. `identifiers` say what each of these is about, by its id. `newest_error` is
-    that of the newest failure by a bug, in full: `title` leaves out what differs between two of them.
+    with the newest as `examples`. `identifiers` say what each of these is about, by its id.
+
+    `newest_error` is the newest failure's, in full: `title` leaves out what differs between two.
+    `is_left` says whether a run or a delivery of it is dead, quarantined or not finished; False if resolved.
     """
 
     id: str
@@ -104,6 +121,23 @@ class Issue:
     examples: tuple[int, ...] = ()
     identifiers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     newest_error: str | None = None
+    is_left: bool = False
+
+    def is_live(self, now: datetime) -> bool:
+        """Return whether something of it is left, or it happened in ten minutes; else it is quiet."""
+        if self.state is IssueState.RESOLVED:
+            return False
+        return (
+            self.is_left
+            or self.kind in OF_STATE
+            or (self.last_at is not None and now - self.last_at < LIVE_FOR)
+        )
+
+    def standing(self, now: datetime) -> str:
+        """Return its state, and whether it is live or quiet: `open, live`."""
+        if self.state is IssueState.RESOLVED:
+            return self.state.value
+        return f"{self.state.value}, {'live' if self.is_live(now) else 'quiet'}"
 
     @property
     def heading(self) -> str:
@@ -166,17 +200,31 @@ def list_issues(
 
 
 class OpenIssue(NamedTuple):
-    """An issue that is open, without its numbers."""
+    """An issue that is open, without its numbers; `live` as `Issue.is_live` has it."""
 
     kind: IssueKind
     subject: str
     title: str
+    live: bool
 
 
-def list_open(inbox: Inbox) -> list[OpenIssue]:
+def list_open(inbox: Inbox, now: datetime) -> list[OpenIssue]:
     """Return the issues that are open, quickly."""
-    query = select(issue.c.kind, issue.c.subject, issue.c.title).where(issue.c.state == IssueState.OPEN.value)
-    return [OpenIssue(IssueKind(row.kind), row.subject, row.title) for row in inbox.fetch(query)]
+    newest = select(failure.c.failed_at).where(failure.c.fingerprint == issue.c.fingerprint)
+    newest = newest.order_by(failure.c.id.desc()).limit(1).correlate(issue)
+    left = _runs_that_failed(issue.c.fingerprint, _IS_LEFT).with_only_columns(run.c.id).limit(1)
+    query = select(
+        issue.c.kind,
+        issue.c.subject,
+        issue.c.title,
+        case(
+            (~in_values(issue.c.kind, [kind.value for kind in OF_BUGS]), literal(value=True)),
+            (newest.scalar_subquery() > now - LIVE_FOR, literal(value=True)),
+            else_=left.correlate(issue).scalar_subquery().is_not(None),
+        ),
+    )
+    rows = inbox.fetch(query.where(issue.c.state == IssueState.OPEN.value))
+    return [OpenIssue(IssueKind(row[0]), row[1], row[2], bool(row[3])) for row in rows]
 
 
 def count_issues(inbox: Inbox) -> dict[IssueState, int]:
@@ -305,11 +353,20 @@ def _stored_by_hour(connection: Connection, ids: Collection[str], since: datetim
     return select(issue.c.fingerprint, numbers).where(in_values(issue.c.fingerprint, ids))
 
 
+_UNFINISHED = or_(run.c.state == RunState.DEAD.value, and_(CLAIMABLE, run.c.attempts > 0))
+"""Dead or retried: what a replay concerns."""
+_IS_LEFT = in_states(run.c.state, RunState.DEAD, RunState.WAITING, RunState.DUE, RunState.RUNNING)
+"""Replayed runs that are not handled yet too."""
+
+
 def unfinished_runs(its_fingerprint: str) -> Any:
     """Select the runs that are dead or retried, and have failed by an issue's bug."""
-    unfinished = or_(run.c.state == RunState.DEAD.value, and_(CLAIMABLE, run.c.attempts > 0))
+    return _runs_that_failed(its_fingerprint, _UNFINISHED).distinct()
+
+
+def _runs_that_failed(its_fingerprint: Any, condition: ColumnElement[bool]) -> Any:
     query = select(run.c.id, run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
-    return query.where(failure.c.fingerprint == its_fingerprint, unfinished).distinct()
+    return query.where(failure.c.fingerprint == its_fingerprint, condition)
 
 
 class Replayable(NamedTuple):
@@ -415,11 +472,12 @@ def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[
             held_at = last_seen_before(connection, one.opened_at, stopped=stopped) or held_at
         return replace(one, first_at=held_at, last_at=held_at, count=1)
     numbers: Any
-    newest_error = None
+    newest_error, is_left = None, False
     if one.kind is IssueKind.QUARANTINE:
         rows = quarantined[one.id]
         times, ids = [row.received_at for row in rows], [row.id for row in rows]
         count = deliveries = len(rows)
+        is_left = bool(rows)
     else:
         if one.kind is IssueKind.DEAD:
             at, of_it, deleted = (
@@ -447,8 +505,11 @@ def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[
         ids = list(dict.fromkeys(delivery_id for delivery_id, _ in found))
         if found and one.kind is IssueKind.FAILURE:
             newest_error = found[0][1]
+        if one.state is not IssueState.RESOLVED:
+            left = _runs_that_failed(one.id, _IS_LEFT).limit(1)
+            is_left = bool(found) if one.kind is IssueKind.DEAD else bool(connection.execute(left).first())
     first_at, last_at = min(times, default=None), max(times, default=None)
     return replace(
         one, first_at=first_at, last_at=last_at, count=count, deliveries=deliveries,
-        examples=tuple(ids[:_EXAMPLES]), newest_error=newest_error,
+        examples=tuple(ids[:_EXAMPLES]), newest_error=newest_error, is_left=is_left,
     )  # fmt: skip

@@ -73,8 +73,11 @@ class Judgement:
             return f"Not known: {', '.join(sorted(self.unjudged))} could not be judged."
         if self.last_at is None:
             return "No delivery has been received yet."
-        last = format_ago(self.last_at, self.at)
-        return f"All is well: nothing failed and nothing waits for long. The last delivery came {last}."
+        last = f"The last delivery came {format_ago(self.last_at, self.at)}."
+        for one in self.holding:
+            if one.condition.name == "known-issues":
+                return f"Nothing needs attention ({one.text}), and nothing waits for long. {last}"
+        return f"All is well: nothing fails and nothing waits for long. {last}"
 
     @property
     def sentence(self) -> str:

@@ -198,6 +198,40 @@ WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY 
 --> run: run_pkey
 
 -- counting/counts.py _sums
+SELECT anon_1.hour, anon_1.handler, anon_1.what, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+FROM (SELECT billhook.billhook_count.hour AS hour, billhook.billhook_count.source AS source, billhook.billhook_count.event_type AS event_type, billhook.billhook_count.handler AS handler, billhook.billhook_count.what AS what, billhook.billhook_count.cause AS cause, billhook.billhook_count.bucket AS bucket, billhook.billhook_count.number AS number, billhook.billhook_count.seconds AS seconds, billhook.billhook_count.last_at AS last_at
+FROM billhook.billhook_count UNION ALL SELECT anon_2.hour AS hour, anon_2.source AS source, anon_2.event_type AS event_type, anon_2.handler AS handler, anon_2.what AS what, anon_2.cause AS cause, anon_2.bucket AS bucket, anon_2.number AS number, anon_2.seconds AS seconds, anon_2.last_at AS last_at
+FROM (
+    SELECT date_trunc('hour', received_at, 'UTC') AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL AND coalesce(sent_as, event_type) != '' AND id > %(delivery_id)s AND id <= %(to_delivery_id)s
+        GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT date_trunc('hour', received_at, 'UTC'), source, coalesce(sent_as, event_type), '',
+        CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL
+        AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > %(quarantined_id)s AND id <= %(to_quarantined_id)s
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+    UNION ALL
+    SELECT date_trunc('hour', failed_at, 'UTC'), '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
+        max(failed_at)
+    FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE retried = 1 AND failure.id > %(failure_id)s
+        AND failure.id <= %(to_failure_id)s AND delivery_id IS NOT NULL GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT date_trunc('hour', finished_at, 'UTC'), '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
+        max(finished_at)
+    FROM billhook.run WHERE finished_at >= %(finished_at)s::TIMESTAMP WITH TIME ZONE AND finished_at < %(to_finished_at)s::TIMESTAMP WITH TIME ZONE
+        AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
+) AS anon_2) AS anon_1
+WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY (%(param_1)s::TEXT[]) GROUP BY anon_1.hour, anon_1.handler, anon_1.what
+--> billhook_count: billhook_count_pkey
+--> delivery: delivery_failed_idx
+--> delivery: delivery_pkey
+--> run: run_finished_at_idx
+
+-- counting/counts.py _sums
 SELECT anon_1.hour, anon_1.source, anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
 FROM (
     SELECT date_trunc('hour', received_at, 'UTC') AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
@@ -2790,6 +2824,14 @@ WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhoo
 --> run: run_pkey
 
 -- watching/issues.py _counted
+SELECT billhook.run.id, billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.run.state IN ('dead', 'waiting', 'due', 'running')
+ LIMIT %(param_1)s::INTEGER
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
+-- watching/issues.py _counted
 SELECT count(*) AS count_1, (SELECT billhook.failure.failed_at
 FROM billhook.failure
 WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id
@@ -2941,10 +2983,19 @@ WHERE billhook.billhook_handler.name = %(param_1)s::VARCHAR), %(param_1)s::VARCH
 --> billhook_issue: all rows
 
 -- watching/issues.py list_open
-SELECT billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title
+SELECT billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, CASE WHEN NOT billhook.billhook_issue.kind = ANY (%(param_1)s::TEXT[]) THEN %(param_2)s WHEN ((SELECT billhook.failure.failed_at
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint ORDER BY billhook.failure.id DESC
+ LIMIT %(param_3)s::INTEGER) > %(param_4)s::TIMESTAMP WITH TIME ZONE) THEN %(param_5)s ELSE (SELECT billhook.run.id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint AND billhook.run.state IN ('dead', 'waiting', 'due', 'running')
+ LIMIT %(param_6)s::INTEGER) IS NOT NULL END AS anon_1
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.state = %(state_1)s::VARCHAR
 --> billhook_issue: all rows
+--> failure: failure_fingerprint_idx
+--> failure: failure_run_id_idx
+--> run: run_pkey
 
 -- watching/issues.py newest_traceback
 SELECT billhook.run.delivery_id, coalesce(billhook.failure.traceback, billhook.failure.error) AS coalesce_1

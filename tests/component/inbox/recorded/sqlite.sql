@@ -225,6 +225,45 @@ WHERE anon_1.hour >= ? AND anon_1.what IN (SELECT value FROM json_each(?)) GROUP
 --> SCAN anon_1
 
 -- counting/counts.py _sums
+SELECT anon_1.hour, anon_1.handler, anon_1.what, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+FROM (SELECT billhook_count.hour AS hour, billhook_count.source AS source, billhook_count.event_type AS event_type, billhook_count.handler AS handler, billhook_count.what AS what, billhook_count.cause AS cause, billhook_count.bucket AS bucket, billhook_count.number AS number, billhook_count.seconds AS seconds, billhook_count.last_at AS last_at
+FROM billhook_count UNION ALL SELECT anon_2.hour AS hour, anon_2.source AS source, anon_2.event_type AS event_type, anon_2.handler AS handler, anon_2.what AS what, anon_2.cause AS cause, anon_2.bucket AS bucket, anon_2.number AS number, anon_2.seconds AS seconds, anon_2.last_at AS last_at
+FROM (
+    SELECT substr(received_at, 1, 13) || ':00:00.000000' AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM delivery WHERE conflict_of IS NULL AND id IS NOT NULL AND coalesce(sent_as, event_type) != '' AND id > ? AND id <= ?
+        GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT substr(received_at, 1, 13) || ':00:00.000000', source, coalesce(sent_as, event_type), '',
+        CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM delivery WHERE conflict_of IS NULL AND id IS NOT NULL
+        AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > ? AND id <= ?
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+    UNION ALL
+    SELECT substr(failed_at, 1, 13) || ':00:00.000000', '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
+        max(failed_at)
+    FROM failure JOIN run ON run.id = run_id WHERE retried = 1 AND failure.id > ?
+        AND failure.id <= ? AND delivery_id IS NOT NULL GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT substr(finished_at, 1, 13) || ':00:00.000000', '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
+        max(finished_at)
+    FROM run WHERE finished_at >= ? AND finished_at < ?
+        AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
+) AS anon_2) AS anon_1
+WHERE anon_1.hour >= ? AND anon_1.what IN (SELECT value FROM json_each(?)) GROUP BY anon_1.hour, anon_1.handler, anon_1.what
+--> SEARCH billhook_count USING PRIMARY KEY (hour>?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)
+--> SEARCH delivery USING INDEX delivery_failed_idx (state=? AND id>? AND id<?)
+--> SEARCH failure USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
+--> SCAN anon_2
+--> SCAN anon_1
+
+-- counting/counts.py _sums
 SELECT anon_1.hour, anon_1.source, anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
 FROM (
     SELECT substr(received_at, 1, 13) || ':00:00.000000' AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
@@ -3143,6 +3182,14 @@ WHERE failure.fingerprint = ? ORDER BY failure.id DESC
 --> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
+-- watching/issues.py _counted
+SELECT run.id, run.delivery_id
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.fingerprint = ? AND run.state IN ('dead', 'waiting', 'due', 'running')
+ LIMIT ? OFFSET ?
+--> SEARCH failure USING COVERING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
 -- watching/issues.py _delivery_ids
 SELECT anon_1.delivery_id
 FROM (SELECT DISTINCT anon_2.delivery_id AS delivery_id
@@ -3290,10 +3337,20 @@ WHERE billhook_handler.name = ?), ?)) ORDER BY billhook_issue.state = ?, billhoo
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
 -- watching/issues.py list_open
-SELECT billhook_issue.kind, billhook_issue.subject, billhook_issue.title
+SELECT billhook_issue.kind, billhook_issue.subject, billhook_issue.title, CASE WHEN billhook_issue.kind IN (SELECT value FROM json_each(?)) = 0 THEN ? WHEN ((SELECT failure.failed_at
+FROM failure
+WHERE failure.fingerprint = billhook_issue.fingerprint ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?) > ?) THEN ? ELSE (SELECT run.id
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.fingerprint = billhook_issue.fingerprint AND run.state IN ('dead', 'waiting', 'due', 'running')
+ LIMIT ? OFFSET ?) IS NOT NULL END AS anon_1
 FROM billhook_issue
 WHERE billhook_issue.state = ?
 --> SCAN billhook_issue
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH failure USING COVERING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- watching/issues.py newest_traceback
 SELECT run.delivery_id, coalesce(failure.traceback, failure.error) AS coalesce_1

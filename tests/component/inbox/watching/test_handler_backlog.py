@@ -42,7 +42,7 @@ def test_each_state_is_counted_by_handler(inbox):
     found = backlogs(inbox, 25)
 
     assert found == {
-        "g": HandlerBacklog("g", waiting=2, oldest_due_at=at(20)),
+        "g": HandlerBacklog("g", waiting=2, ordered=1, oldest_due_at=at(20)),
         "h": HandlerBacklog(
             "h",
             waiting=3,
@@ -68,6 +68,17 @@ def test_the_time_when_all_is_handled_is_told_by_the_last_five_minutes(inbox):
     # 5 in the last five minutes
     assert backlogs(inbox, 500)["h"].through_at == at(500 + 10 * 60)
     assert backlogs(inbox, 700)["h"].through_at is None
+
+
+def test_what_waits_in_order_for_a_retry_comes_after_it(inbox):
+    for number in range(2):
+        put(inbox, f"k{number}", "h", order_key="one")
+    settle(inbox, claim(inbox, 1), RunState.DUE, 1, due_at=at(1_900))
+
+    found = backlogs(inbox, 60)["h"]
+
+    assert (found.retrying, found.ordered, found.through_at) == (1, 1, at(1_900))
+    assert through_text(found, at(60)) == "after 12:31"
 
 
 def test_a_handler_that_is_paused_has_no_time_when_all_is_handled(inbox):

@@ -27,6 +27,7 @@ from billhook.inbox.watching.issues import (
     failing_delivery_ids,
     find_issue,
     list_issues,
+    list_open,
     newest_traceback,
     of_issue,
 )
@@ -102,6 +103,59 @@ def test_failures_of_many_issues_are_counted_by_hour_at_once(inbox, monkeypatch)
         "KeyError: …": [*[0] * 22, 1, 0],
     }
     assert len(plans) == 1
+
+
+# --- live and quiet -------------------------------------------------------------------------------------
+
+
+def live_at(inbox, at):
+    """Whether the only issue is live, as `Issue` and the quick list of open ones have it."""
+    (quick,) = list_open(inbox, at)
+    assert quick.live == only(inbox).is_live(at)
+    return quick.live
+
+
+def test_a_bug_is_live_while_a_run_of_it_is_left_and_for_ten_minutes(inbox):
+    one = fail(inbox, "a", state=RunState.DUE)
+    update_issues(inbox, NOON)
+    assert live_at(inbox, NOON + 9 * HOUR)  # the run is retried
+
+    settle(inbox, claim(inbox, 1, 60), seconds=60)
+    assert [live_at(inbox, NOON + minutes * MINUTE) for minutes in (9, 10)] == [True, False]
+    assert only(inbox).standing(NOON + HOUR) == "open, quiet"
+
+    fail(inbox, "b", NOON + HOUR)
+    assert live_at(inbox, NOON + 9 * HOUR)  # dead
+    replay(inbox, [one + 1], NOON + 9 * HOUR)
+    assert live_at(inbox, NOON + 9 * HOUR)  # it is not handled yet
+    settle(inbox, claim(inbox, 1, seconds_to(NOON + 9 * HOUR)), seconds=seconds_to(NOON + 9 * HOUR))
+    assert not live_at(inbox, NOON + 9 * HOUR)
+
+
+def test_runs_of_another_bug_do_not_make_an_issue_live(inbox):
+    fail(inbox, "a", state=RunState.DUE)
+    settle(inbox, claim(inbox, 1, 60), seconds=60)
+    fail(inbox, "b", group="another", error="KeyError: 'x'")
+    update_issues(inbox, NOON)
+
+    assert {one.title: one.live for one in list_open(inbox, NOON + HOUR)} == {
+        "ValueError: … is gone": False,
+        "KeyError: …": True,
+    }
+
+
+def test_quarantine_and_dead_runs_are_live_and_what_is_resolved_is_neither(inbox):
+    quarantine(inbox, "q", "no JSON")
+    fail(inbox, "d", group=None)
+    update_issues(inbox, NOON)
+
+    assert {one.kind: one.standing(NOON + DAY) for one in list_issues(inbox)} == {
+        IssueKind.QUARANTINE: "open, live",
+        IssueKind.DEAD: "open, live",
+    }
+    for one in list_issues(inbox):
+        change_issue(inbox, one.id, IssueState.RESOLVED, NOON, who="ada")
+    assert {one.standing(NOON) for one in list_issues(inbox)} == {"resolved"}
 
 
 def test_a_resolved_issue_opens_again_with_the_next_failure_and_not_before(inbox):
