@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import billhook
 
-FIRST, NUMBER, STEPS = 1_001, 20, 300
+FIRST, NUMBER, STEPS = 1_001, 8, 300
 MOST_SECONDS = 1_200.0
 """A copy that takes longer hangs: it is ended, and nothing is found."""
 

@@ -9,14 +9,14 @@ from billhook.clock import FrozenClock
 from billhook.inbox import Inbox
 from billhook.inbox.counting.retention import Cutoffs
 from billhook.inbox.operating import operations
+from model.operator_rules import InboxRules
 from model.records import Handler
-from model.rules import Rules
 
 
 class Operators:
     """The steps of operators; `front` is the inbox as their commands have it."""
 
-    rules: Rules
+    rules: InboxRules
     front: Inbox
     clock: FrozenClock
     sets: list[Sequence[Handler]]
@@ -44,7 +44,10 @@ class Operators:
         )
 
     def discard(self, number: int, more: int) -> None:
-        ids, now = self._some(number, more), self.clock.now()
+        self._discard(self._some(number, more))
+
+    def _discard(self, ids: Sequence[int]) -> None:
+        now = self.clock.now()
         operations.discard(self.front, ids, "not needed", now)
         self.rules.discard(ids, "not needed", now)
 

@@ -19,7 +19,7 @@ OUTCOMES = (
     ("discard", None),
     ("retry", 2.0),
 )
-_NUMBERS = {"put": 3, "put_batch": 3, "replay": 3, "discard": 2, "erase": 2, "count": 0}
+_NUMBERS = {"roll": 2, "put": 3, "put_batch": 3, "replay": 3, "discard": 2, "erase": 2, "count": 0}
 """How many numbers a step has, where it is not one."""
 SCENES = 0.05
 WEIGHTS: dict[str, int] = {
@@ -33,6 +33,7 @@ WEIGHTS: dict[str, int] = {
     "stop": 1,
     "restart": 2,
     "deploy": 1,
+    "roll": 2,
     "end": 30,
     "end_late": 4,
     "replay": 5,

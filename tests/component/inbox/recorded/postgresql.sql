@@ -1982,9 +1982,9 @@ UPDATE billhook.billhook_handler SET failures=%(failures)s::INTEGER WHERE billho
 UPDATE billhook.billhook_handler SET next_start_at=%(next_start_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
 --> billhook_handler: billhook_handler_pkey
 
--- running/limits.py Limiter._write
-UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
---> billhook_handler: billhook_handler_pkey
+-- running/limits.py _pause
+UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR OR billhook.billhook_handler.renamed_to = %(renamed_to_1)s::VARCHAR
+--> billhook_handler: all rows
 
 -- running/limits.py find_paused
 SELECT coalesce(billhook.billhook_handler.renamed_to, billhook.billhook_handler.name) AS name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error
@@ -2003,9 +2003,6 @@ UPDATE billhook.billhook_handler SET paused_error=%(paused_error)s::VARCHAR WHER
 --> billhook_handler: all rows
 
 -- running/limits.py pause
-INSERT INTO billhook.billhook_handler (name, paused_at, paused_why) VALUES (%(name)s::VARCHAR, %(paused_at)s::TIMESTAMP WITH TIME ZONE, %(paused_why)s::VARCHAR) RETURNING billhook.billhook_handler.id
-
--- running/limits.py pause
 SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at, billhook.billhook_handler.renamed_to
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name IN (SELECT %(param_1)s::VARCHAR AS anon_1 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to
@@ -2019,8 +2016,14 @@ WHERE billhook.billhook_handler.name = %(param_1)s::VARCHAR), %(param_1)s::VARCH
 --> billhook_handler: billhook_handler_name_key
 
 -- running/limits.py pause
-UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
---> billhook_handler: billhook_handler_pkey
+-- running/limits.py pause_renamed
+INSERT INTO billhook.billhook_handler (name) VALUES (%(name)s::VARCHAR) RETURNING billhook.billhook_handler.id
+
+-- running/limits.py pause_renamed
+SELECT coalesce(billhook.billhook_handler.renamed_to, billhook.billhook_handler.name) AS own, billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at, billhook.billhook_handler.renamed_to
+FROM billhook.billhook_handler
+WHERE coalesce(billhook.billhook_handler.renamed_to, billhook.billhook_handler.name) = ANY (%(param_1)s::TEXT[])
+--> billhook_handler: all rows
 
 -- running/limits.py resume
 UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.name IN (SELECT %(param_1)s::VARCHAR AS anon_1 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to

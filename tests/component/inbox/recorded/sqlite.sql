@@ -2149,14 +2149,16 @@ WHERE billhook_handler.paused_at IS NOT NULL AND billhook_handler.name IN (SELEC
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/limits.py Limiter._read
-INSERT INTO billhook_handler (name) VALUES (?)
-
--- running/limits.py Limiter._read
 SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error, billhook_handler.failures, billhook_handler.next_start_at, billhook_handler.renamed_to
 FROM billhook_handler
 WHERE billhook_handler.name IN (SELECT value FROM json_each(?))
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- running/limits.py Limiter._read
+-- running/limits.py pause
+-- running/limits.py pause_renamed
+INSERT INTO billhook_handler (name) VALUES (?)
 
 -- running/limits.py Limiter._write
 UPDATE billhook_handler SET failures=? WHERE billhook_handler.id = ?
@@ -2166,9 +2168,9 @@ UPDATE billhook_handler SET failures=? WHERE billhook_handler.id = ?
 UPDATE billhook_handler SET next_start_at=? WHERE billhook_handler.id = ?
 --> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
 
--- running/limits.py Limiter._write
-UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=?, failures=? WHERE billhook_handler.id = ?
---> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
+-- running/limits.py _pause
+UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=? WHERE billhook_handler.name = ? OR billhook_handler.renamed_to = ?
+--> SCAN billhook_handler
 
 -- running/limits.py find_paused
 SELECT coalesce(billhook_handler.renamed_to, billhook_handler.name) AS name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error
@@ -2189,9 +2191,6 @@ UPDATE billhook_handler SET paused_error=? WHERE billhook_handler.paused_error I
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/limits.py pause
-INSERT INTO billhook_handler (name, paused_at, paused_why) VALUES (?, ?, ?)
-
--- running/limits.py pause
 SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error, billhook_handler.failures, billhook_handler.next_start_at, billhook_handler.renamed_to
 FROM billhook_handler
 WHERE billhook_handler.name IN (SELECT ? AS anon_1 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
@@ -2208,9 +2207,12 @@ WHERE billhook_handler.name = ?), ?))
 --> SCAN billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
--- running/limits.py pause
-UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=? WHERE billhook_handler.id = ?
---> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
+-- running/limits.py pause_renamed
+SELECT coalesce(billhook_handler.renamed_to, billhook_handler.name) AS own, billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error, billhook_handler.failures, billhook_handler.next_start_at, billhook_handler.renamed_to
+FROM billhook_handler
+WHERE coalesce(billhook_handler.renamed_to, billhook_handler.name) IN (SELECT value FROM json_each(?))
+--> SCAN billhook_handler
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/limits.py resume
 UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=?, failures=? WHERE billhook_handler.name IN (SELECT ? AS anon_1 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
