@@ -25,8 +25,8 @@ from billhook.inbox.storing.ingest import ingest
 from model import comparison, duties
 from model.catalogue import PROCESS_WAITS, catalogue, registered
 from model.comparison import Stored, StoredRun
+from model.meetings import Meetings
 from model.operator_rules import InboxRules
-from model.operators import Operators
 from model.records import Claim, Delivery, Handler, Process, Result, Run
 from model.rules import INTERRUPTED
 from model.sender import Sender, fields_of
@@ -66,14 +66,14 @@ class Running:
         return get_state(self.app).inbox
 
 
-class Driver(Operators):
+class Driver(Meetings):
     """One history on one inbox."""
 
     def __init__(self, folder: Path, url: str | None, seed: int, monotonic: Monotonic) -> None:
         self.folder, self.monotonic, self.seed = folder, monotonic, seed
         self.config: dict[str, Any] = {} if url is None else {"BILLHOOK_INBOX_URL": url}
         where = place_of(url or f"sqlite:///{folder / 'billhook.db'}")
-        self.clock = FrozenClock(NOON)
+        self.clock, self.lease_seconds = FrozenClock(NOON), LEASE
         self.rules = InboxRules()
         self.sets = catalogue(random.Random(seed))
         self.offsets: dict[tuple[int, str], int] = {}
@@ -414,7 +414,7 @@ class Driver(Operators):
         waiting = [
             run.delivery.id for run in self.rules.runs.values() if run.unfinished and run.name in paced
         ]
-        self._discard(sorted({*waiting})[:-PACED_LEFT])
+        self.discard_these(sorted({*waiting})[:-PACED_LEFT])
         for _ in range(SETTLING_ROUNDS):
             if not any(each.state in ("received", "planned") for each in self.rules.deliveries.values()):
                 break

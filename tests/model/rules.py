@@ -363,7 +363,8 @@ class Rules:
             if holds:
                 run.state, run.due, run.error = result.state, result.due or run.due, result.error
                 run.attempts = claim.attempt
-                run.uncounted += result.uncounted
+                # An attempt that others took for lost, and that ends uncounted, is one.
+                run.uncounted = min(run.uncounted + result.uncounted, claim.attempt)
                 what = "failed" if result.state == "due" else result.state
                 self.counted[run.name, what] += not result.uncounted
                 run.alone = run.queued = run.beside = False

@@ -180,6 +180,7 @@ _RUNNING = select(*_ITS_COLUMNS).where(in_parameter(run.c.id, "run_ids"), UNSETT
 
 def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
     """Build the update for results: `given` are the values of _RESULT."""
+    uncounted = run.c.uncounted_attempts + given["is_uncounted"]
     return (
         update(run)
         .where(
@@ -197,7 +198,8 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
             due_at=func.coalesce(given["retry_at"], run.c.due_at),
             finished_at=as_above_watermark(given["ended_at"]),
             attempts=given["attempt"],
-            uncounted_attempts=run.c.uncounted_attempts + given["is_uncounted"],
+            # No more than there were: another worker may have taken it for lost, and it ends here after all.
+            uncounted_attempts=case((uncounted > given["attempt"], given["attempt"]), else_=uncounted),
             started_at=func.coalesce(given["called_at"], run.c.started_at),
             duration_seconds=given["seconds"],
             **{name: literal_column(str(value)) for name, value in NOT_CLAIMED.items()},

@@ -2354,7 +2354,7 @@ WHERE run.id IN (SELECT value FROM json_each(?)) AND (run.state IN ('running') O
 -- running/runs.py _write_results
 UPDATE run SET state=?, attempts=?, due_at=coalesce(?, run.due_at), queued=0, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_watermark.finished_at
 FROM billhook_watermark)) THEN (SELECT billhook_watermark.finished_at
-FROM billhook_watermark) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attempts=(run.uncounted_attempts + ?), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
+FROM billhook_watermark) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attempts=CASE WHEN (run.uncounted_attempts + ? > ?) THEN ? ELSE run.uncounted_attempts + ? END, started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN billhook_watermark
 --> SCAN billhook_watermark
