@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,7 +61,7 @@ class StoredRun(NamedTuple):
     error: str | None
     finished: bool
     worker: str | None
-    failures: list[str]
+    failures: tuple[str, ...]
 
 
 class Stored(NamedTuple):
@@ -92,21 +92,29 @@ def read(rows: Rows) -> Stored:
         failures[run_id].append(short(error) or "")
     runs = {}
     for row in rows(_RUNS):
-        values = list(row)
-        for number in (6, 7, 8, 12, 13, 17):
-            values[number] = bool(values[number])
-        values[16] = short(values[16])
-        found = StoredRun(*values, failures[row[0]])
-        runs[found.delivery_id, found.handler] = found
-    deliveries = {}
-    for one, source, key, variant, *others in rows(_DELIVERIES):
-        event_type, state, has_error, conflict_of, also, is_empty = others
-        deliveries[one] = (
-            *(source, key, variant.partition("#")[0], "#" in variant, event_type, state, bool(has_error)),
-            *(conflict_of, bool(also), bool(is_empty)),
-        )
+        runs[row[1], row[2]] = _stored_run(tuple(row), tuple(failures.get(row[0], ())))
+    deliveries = {row[0]: _stored_delivery(tuple(row)) for row in rows(_DELIVERIES)}
     limits = {name: (bool(paused), *others) for name, paused, *others in rows(_LIMITS)}
     return Stored(deliveries, runs, limits)
+
+
+@lru_cache(10_000)
+def _stored_run(row: tuple[Any, ...], failures: tuple[str, ...]) -> StoredRun:
+    """Return a row as it is compared; most are the same after a step as before it."""
+    values = list(row)
+    for number in (6, 7, 8, 12, 13, 17):
+        values[number] = bool(values[number])
+    values[16] = short(values[16])
+    return StoredRun(*values, failures)
+
+
+@lru_cache(10_000)
+def _stored_delivery(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    _, source, key, variant, event_type, state, has_error, conflict_of, also, is_empty = row
+    return (
+        *(source, key, variant.partition("#")[0], "#" in variant, event_type, state, bool(has_error)),
+        *(conflict_of, bool(also), bool(is_empty)),
+    )
 
 
 def short(error: str | None) -> str | None:
@@ -116,6 +124,7 @@ def short(error: str | None) -> str | None:
     return error
 
 
+@lru_cache(10_000)
 def text(moment: datetime) -> str:
     """Write a moment as rows have it."""
     return moment.strftime("%Y-%m-%d %H:%M:%S.%f")
@@ -153,6 +162,8 @@ def differences(rules: Rules, stored: Stored, offsets: dict[tuple[int, str], int
 
 
 def _differing(what: str, expected: dict[Any, Any], found: dict[Any, Any]) -> list[str]:
+    if expected == found:
+        return []
     lines = []
     for key in sorted(expected.keys() | found.keys()):
         wanted, got = expected.get(key), found.get(key)
@@ -165,53 +176,45 @@ def _differing(what: str, expected: dict[Any, Any], found: dict[Any, Any]) -> li
 
 def _about(one: Any, other: Any) -> str:
     """Write what differs of two rows, or the whole of one that has no other."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return ", ".join(f"{name}={value!r}" for name, value in one.items() if other[name] != value)
+    if isinstance(one, Compared) and isinstance(other, Compared):
+        values = zip(Compared._fields, one, other, strict=True)
+        return ", ".join(f"{name}={its!r}" for name, its, others in values if its != others)
     return repr(one)
 
 
-def _comparable(run: Run) -> dict[str, Any]:
-    return {
-        "state": run.state,
-        "attempts": run.attempts,
-        "due": text(run.due),
-        "queued": run.queued,
-        "alone": run.alone,
-        "beside": run.beside,
-        "uncounted": run.uncounted,
-        "replays": run.replays,
-        "twin_of": run.twin_of,
-        "ordered": run.order is not None,
-        "content": run.content is not None,
-        "newest": run.newest,
-        "token": run.token,
-        "error": run.error,
-        "finished": not run.unfinished,
-        "owner": run.owner,
-        "failures": run.failures,
-    }
+class Compared(NamedTuple):
+    """What is compared of a run."""
+
+    state: str
+    attempts: int
+    due: str
+    queued: bool
+    alone: bool
+    beside: bool
+    uncounted: int
+    replays: int
+    twin_of: int | None
+    ordered: bool
+    content: bool
+    newest: int
+    token: int
+    error: str | None
+    finished: bool
+    owner: str | None
+    failures: tuple[str, ...]
 
 
-def _as_comparable(row: StoredRun, offset: int) -> dict[str, Any]:
-    return {
-        "state": row.state,
-        "attempts": row.attempts,
-        "due": row.due,
-        "queued": row.queued,
-        "alone": row.alone,
-        "beside": row.beside,
-        "uncounted": row.uncounted,
-        "replays": row.replays,
-        "twin_of": row.twin_of,
-        "ordered": row.ordered,
-        "content": row.has_content,
-        "newest": row.newest,
-        "token": row.token - offset,
-        "error": row.error,
-        "finished": row.finished,
-        "owner": row.worker,
-        "failures": row.failures,
-    }
+def _comparable(run: Run) -> Compared:
+    return Compared(
+        *(run.state, run.attempts, text(run.due), run.queued, run.alone, run.beside, run.uncounted),
+        *(run.replays, run.twin_of, run.order is not None, run.content is not None, run.newest, run.token),
+        *(run.error, not run.unfinished, run.owner, tuple(run.failures)),
+    )
+
+
+def _as_comparable(row: StoredRun, offset: int) -> Compared:
+    # Its columns are in the same order.
+    return Compared(*row[3:15], row.token - offset, row.error, row.finished, row.worker, row.failures)
 
 
 def figures(rules: Rules, inbox: Inbox, now: datetime, number: int) -> list[str]:

@@ -25,9 +25,10 @@ from billhook.inbox.storing.ingest import ingest
 from model import comparison, duties
 from model.catalogue import PROCESS_WAITS, catalogue, registered
 from model.comparison import Stored, StoredRun
-from model.operators import Operators
+from model.meetings import Meetings
+from model.operator_rules import InboxRules
 from model.records import Claim, Delivery, Handler, Process, Result, Run
-from model.rules import INTERRUPTED, Rules
+from model.rules import INTERRUPTED
 from model.sender import Sender, fields_of
 from model.stepped import Monotonic, SteppedWorker, Storage
 from support.apps import make_app
@@ -40,6 +41,7 @@ THREADS = 2
 SPREAD = timedelta(seconds=LEASE / 6)
 FIGURES_EVERY = 20
 SETTLING_ROUNDS = 200
+PACED_LEFT = 4
 
 
 class Difference(AssertionError):
@@ -55,6 +57,7 @@ class Running:
     worker: SteppedWorker
     storage: Storage
     process: Process
+    release: int
     claims: dict[Lease, Claim] = field(default_factory=dict)
     results: dict[Lease, Result] = field(default_factory=dict)
 
@@ -63,15 +66,15 @@ class Running:
         return get_state(self.app).inbox
 
 
-class Driver(Operators):
+class Driver(Meetings):
     """One history on one inbox."""
 
     def __init__(self, folder: Path, url: str | None, seed: int, monotonic: Monotonic) -> None:
         self.folder, self.monotonic, self.seed = folder, monotonic, seed
         self.config: dict[str, Any] = {} if url is None else {"BILLHOOK_INBOX_URL": url}
         where = place_of(url or f"sqlite:///{folder / 'billhook.db'}")
-        self.clock = FrozenClock(NOON)
-        self.rules = Rules()
+        self.clock, self.lease_seconds = FrozenClock(NOON), LEASE
+        self.rules = InboxRules()
         self.sets = catalogue(random.Random(seed))
         self.offsets: dict[tuple[int, str], int] = {}
         self.outcome: tuple[str, float | None] = ("ok", None)
@@ -116,9 +119,9 @@ class Driver(Operators):
             state.inbox, state.dispatcher, self.monotonic, threads=THREADS, lease_seconds=LEASE
         )
         handlers = self.sets[which % len(self.sets)]
-        process = Process(worker._owner, handlers, PROCESS_WAITS, self.clock.now())
+        process = Process(worker._owner, handlers, PROCESS_WAITS)
         self.rules.processes.append(process)
-        self.running.append(Running(app, handlers, worker, Storage(state.inbox), process))
+        self.running.append(Running(app, handlers, worker, Storage(state.inbox), process, which))
 
     def kill(self, one: Running) -> None:
         """End a process at once: what it held is held until the leases end."""
@@ -214,11 +217,10 @@ class Driver(Operators):
         self._stop(self.running[number % len(self.running)])
 
     def _stop(self, one: Running) -> None:
-        if one.worker._registration.started_at is not None:
-            one.process.seen = self.clock.now()
         settling = self._collected(one)
         one.worker.stop_in_order()
-        self.rules.record_names(one.process, self.clock.now())  # also of one that was never polled
+        if one.process.seen is None:
+            self.rules.register(one.process, self.clock.now())  # it is polled once, to stop
         one.process.stopped = True
         self._follow(one, settling, known=True, stopped=True)
         self.kill(one)
@@ -231,14 +233,10 @@ class Driver(Operators):
 
     def _register(self, one: Running) -> None:
         """Write that a process is alive, as it does twice and more before it counts as dead."""
-        now = self.clock.now()
-        if (
-            one.worker._registration.started_at is None
-            or not timedelta(0) <= now - one.process.seen < SEEN_EVERY
-        ):
+        now, seen = self.clock.now(), one.process.seen
+        if seen is None or not timedelta(0) <= now - seen < SEEN_EVERY:
             one.worker._registration.write(now)
-            self.rules.record_names(one.process, self.clock.now())
-            one.process.seen = now
+            self.rules.register(one.process, now)
 
     def end(self, number: int, outcome: str, after: float | None) -> None:
         """End an attempt: call its handler, which returns or raises."""
@@ -258,7 +256,8 @@ class Driver(Operators):
     def finish(self, number: int) -> None:
         """Let all that a worker has begun succeed."""
         if self.running:
-            self._finish_all(number, self.running[number % len(self.running)])
+            self._finish_all(number)
+            self.poll(number)
 
     def _executing(self, number: int) -> tuple[Running | None, list[ClaimedRun]]:
         busy = [one for one in self.running if one.worker.pool.executing]
@@ -328,7 +327,7 @@ class Driver(Operators):
             if (
                 row is not None
                 and run.token == claim.token
-                and row.failures[len(run.failures) :] == [INTERRUPTED]
+                and row.failures[len(run.failures) :] == (INTERRUPTED,)
             ):
                 interrupted.append(self.rules.interrupt(claim, now, timedelta(seconds=LEASE)))
         self.rules.settle(one.process, interrupted, limited=False)
@@ -381,9 +380,20 @@ class Driver(Operators):
 
     def restart(self, number: int) -> None:
         """Kill a process, and start one with the same handlers."""
+        release = self.release
         if len(self.running) >= 2:
-            self.kill(self.running[number % len(self.running)])
-        self.start(self.release)
+            one = self.running[number % len(self.running)]
+            release = one.release
+            self.kill(one)
+        self.start(release)
+
+    def roll(self, number: int, which: int) -> None:
+        """Replace a process by one of another release, while the others go on; some do not stop in order."""
+        if len(self.running) >= 2:
+            one = self.running[number % len(self.running)]
+            (self.kill if which % 5 == 0 else self._stop)(one)
+        self.release = which
+        self.start(which)
 
     def deploy(self, which: int) -> None:
         """Stop all processes, and start some of another release: with other handlers, names and options."""
@@ -399,27 +409,34 @@ class Driver(Operators):
         """End the history: with all handlers resumed and succeeding, everything is handled."""
         if not self.running:
             self.start(self.release)
+        # One of these starts each time: what many waited for would be seen with a few.
+        paced = {name for each in self.sets for handler in each if handler.rate for name in handler.names}
+        waiting = [
+            run.delivery.id for run in self.rules.runs.values() if run.unfinished and run.name in paced
+        ]
+        self.discard_these(sorted({*waiting})[:-PACED_LEFT])
         for _ in range(SETTLING_ROUNDS):
             if not any(each.state in ("received", "planned") for each in self.rules.deliveries.values()):
                 break
             self.resume_all()
-            for number, one in enumerate(list(self.running)):
-                self._finish_all(number, one)
+            while sum(self._finish_all(number) for number in range(len(self.running))):
+                pass
             self.check()
-            self.tick(duties.seconds_to_next(self.rules, self.clock.now()))
+            self.tick(duties.seconds_to_last(self.rules, self.clock.now()))
         self.checks = FIGURES_EVERY * (self.checks + 1) - 1
         self.check()
         for delivery in self.rules.deliveries.values():
             if delivery.state in ("received", "planned"):
                 raise Difference(f"delivery {delivery.id} is never handled")
 
-    def _finish_all(self, number: int, one: Running) -> None:
-        """Poll, and let all that is begun succeed."""
+    def _finish_all(self, number: int) -> bool:
+        """Poll, and let all that is begun succeed; return whether there was anything."""
         self.poll(number)
-        if one.worker.pool.executing:
-            while one.worker.pool.executing:
-                self._end(one, one.worker.pool.executing[0], "ok", None)
-            self.poll(number)
+        one = self.running[number % len(self.running)]
+        begun = [*one.worker.pool.executing]
+        while one.worker.pool.executing:
+            self._end(one, one.worker.pool.executing[0], "ok", None)
+        return bool(begun)
 
     # The comparison
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from model.records import Process
+from model.records import ALIVE, Process
 from model.rules import Rules
 
 
@@ -31,14 +31,18 @@ def left_by(rules: Rules, process: Process, now: datetime, lease: timedelta, *, 
 def unclaimed(rules: Rules, process: Process, now: datetime, *, is_idle: bool) -> list[str]:
     """Say what a worker with a free thread has not taken though it is due.
 
-    While there are suspects, only one without any run need take one.
+    While there are suspects, only one without any run need take one; one that it has begun is a suspect to it
+    until it ends, also if it was discarded meanwhile.
     """
-    if not is_idle and any(run.alone and run.unfinished for run in rules.runs.values()):
+    begun = any(claim.alone for claim in process.holds.values())
+    if not is_idle and (begun or any(run.alone and run.unfinished for run in rules.runs.values())):
         return []
-    unread = [one for one, each in rules.deliveries.items() if each.state == "received"]
-    # Of several lists of handlers the newest decides, and a process may leave a delivery to another.
-    is_newest = all(each.handlers == process.handlers for each in rules.processes if each.is_alive(now))
-    left = [f"delivery {one} unread" for one in unread if is_newest]
+    unread = [each for each in rules.deliveries.values() if each.state == "received"]
+    left = [
+        f"delivery {each.id} unread"
+        for each in unread
+        if rules.lists.has_to_plan(process, rules.processes, each, now)
+    ]
     for run in rules.runs.values():
         if rules.may_claim(process, run, now) is None:
             left.append(f"{run.id} due since {run.due}")
@@ -47,7 +51,7 @@ def unclaimed(rules: Rules, process: Process, now: datetime, *, is_idle: bool) -
     return left
 
 
-def seconds_to_next(rules: Rules, now: datetime) -> float:
-    """Return when the next run is due, or the next lease ends; with the wait of a suspect."""
-    moments = [run.due for run in rules.runs.values() if run.unfinished and run.due > now]
-    return max(1.0, (min(moments, default=now) - now).total_seconds())
+def seconds_to_last(rules: Rules, now: datetime) -> float:
+    """Return when all runs are due and all leases have ended; no process that was killed is alive then."""
+    last = max((run.due for run in rules.runs.values() if run.unfinished), default=now)
+    return max(ALIVE.total_seconds() + 1, (last - now).total_seconds())

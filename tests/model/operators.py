@@ -9,14 +9,14 @@ from billhook.clock import FrozenClock
 from billhook.inbox import Inbox
 from billhook.inbox.counting.retention import Cutoffs
 from billhook.inbox.operating import operations
+from model.operator_rules import InboxRules
 from model.records import Handler
-from model.rules import Rules
 
 
 class Operators:
     """The steps of operators; `front` is the inbox as their commands have it."""
 
-    rules: Rules
+    rules: InboxRules
     front: Inbox
     clock: FrozenClock
     sets: list[Sequence[Handler]]
@@ -33,6 +33,9 @@ class Operators:
         if how % 4 == 3:
             names = (self._name(more),)
             options |= {"handler": names[0], "only_failed": True}
+        self.replay_these(ids, names=names, **options)
+
+    def replay_these(self, ids: Sequence[int], *, names: Sequence[str] = (), **options: Any) -> None:
         now = self.clock.now()
         operations.replay(self.front, ids, now, **options)
         self.rules.replay(
@@ -44,13 +47,18 @@ class Operators:
         )
 
     def discard(self, number: int, more: int) -> None:
-        ids, now = self._some(number, more), self.clock.now()
+        self.discard_these(self._some(number, more))
+
+    def discard_these(self, ids: Sequence[int]) -> None:
+        now = self.clock.now()
         operations.discard(self.front, ids, "not needed", now)
         self.rules.discard(ids, "not needed", now)
 
     def erase(self, number: int, more: int) -> None:
-        ids, now = self._some(number, more), self.clock.now()
-        discard = more % 3 > 0
+        self.erase_these(self._some(number, more), discard=more % 3 > 0)
+
+    def erase_these(self, ids: Sequence[int], *, discard: bool) -> None:
+        now = self.clock.now()
         operations.erase(self.front, ids, now, discard_unfinished=discard)
         self.rules.erase(ids, now, discard=discard)
 

@@ -54,7 +54,12 @@ class Process:
     name: str
     handlers: Sequence[Handler]
     waits: tuple[float, ...]
-    seen: datetime
+    seen: datetime | None = None
+    """When it was recorded as alive last; None before that."""
+    number: int = 0
+    """The number of its list of handlers: a list that was first seen later has a higher one."""
+    noted: datetime | None = None
+    """When it noted last that it has planned."""
     stopped: bool = False
     holds: dict[tuple[int, str, int], Claim] = field(default_factory=dict)
 
@@ -71,11 +76,18 @@ class Process:
 
     def is_alive(self, now: datetime) -> bool:
         """A process counts until it is asked to stop, or a minute after it was killed."""
-        return not self.stopped and now - self.seen <= ALIVE
+        return self.seen is not None and not self.stopped and now - self.seen < ALIVE
 
 
 class FormerNames(dict[str, str]):
     """The name that a renamed handler has now, by each of its former ones, as the newest release says."""
+
+    def concern(self, process: Process) -> bool:
+        """Return whether a process has a handler with former names, or with one that is recorded as such."""
+        own = {each.name for each in process.handlers}
+        return any(each.aliases for each in process.handlers) or any(
+            former in own or name in own for former, name in self.items()
+        )
 
     def record(self, process: Process) -> None:
         """Record the names of a process of the newest release; a handler's own name is no former one."""

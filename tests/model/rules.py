@@ -2,7 +2,8 @@
 
 Times are given, and so is what an engine chooses: which of the due runs a worker claims, whether it renews a
 lease. A choice that the rules do not allow raises Forbidden; all else that follows is computed here. The
-driver lets the real inbox choose, and compares what is stored with what these rules say.
+driver lets the real inbox choose, and compares what is stored with what these rules say. What operators do is
+in model.operator_rules.
 
 The pages state the same rules for users: src/billhook/handlers/README.md, inbox/README.md and
 engines/README.md.
@@ -11,14 +12,13 @@ engines/README.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from model.newest import BY_EVENT, superseded
 from model.records import Claim, Delivery, FormerNames, Handler, Limits, Process, Result, Run, interval_of
+from model.releases import Lists
 
-DAY = timedelta(days=1)
-KEYS_KEPT = 7 * DAY
 LOST = "the worker died, or was silent for longer than its lease"
 INTERRUPTED = "the worker was stopped, and the handler did not return within the grace"
 MOST_UNCOUNTED = 8
@@ -34,7 +34,7 @@ def require(allowed: object, text: str, *about: object) -> None:
 
 
 class Rules:
-    """All deliveries and runs of one inbox, and the rules by which they change."""
+    """All deliveries and runs of one inbox, and the rules by which engines change them."""
 
     def __init__(self) -> None:
         self.deliveries: dict[int, Delivery] = {}
@@ -42,6 +42,7 @@ class Rules:
         self.limits: dict[str, Limits] = {}
         self.processes: list[Process] = []
         self.former = FormerNames()
+        self.lists = Lists()
         self.orphans: set[tuple[int, str, int]] = set()
         self.counted: Counter[tuple[str, str]] = Counter()
         """How often what happened, by event type or handler: each event counts, and stays counted."""
@@ -101,8 +102,11 @@ class Rules:
     def plan(self, process: Process, deliveries: Sequence[Delivery], now: datetime) -> None:
         """Make a run for each handler of each delivery, and quarantine what cannot be read."""
         keys = []
+        unread = [each for each in self.deliveries.values() if each.state == "received"]
         for delivery in deliveries:
             require(delivery.state == "received", "planned twice", delivery.id)
+            otherwise = self.lists.decides_otherwise(process, self.processes, delivery, unread, now)
+            require(not otherwise, "planned though a newer list decides", process.name, delivery.id)
             if delivery.fields is None:
                 delivery.state, delivery.needs_action = "quarantined", True
                 # Of the accepted ones: a conflict was counted when it was stored.
@@ -116,6 +120,8 @@ class Rules:
                     keys.append(run)
         self._put_in_order(keys, now)
         self._finish(deliveries)
+        if deliveries:
+            self.lists.note_planned(process, now)
 
     def _new_run(self, delivery: Delivery, handler: Handler, now: datetime) -> Run:
         """Make a run: due, waiting in its order, or discarded as the twin of an earlier one.
@@ -148,18 +154,23 @@ class Rules:
 
     # Order
 
-    def _in_order(self, order: tuple[object, ...]) -> list[Run]:
-        """The runs of an order, the earliest stored first."""
-        of_key = [each for each in self.runs.values() if self._order_of(each) == order]
-        return sorted(of_key, key=lambda run: run.delivery.id)
-
     def _order_of(self, run: Run) -> tuple[object, ...] | None:
-        """A renamed handler goes on in its order."""
+        """A renamed handler goes on in its order, whichever process settles what: the newest list decides."""
         return run.order and (self.former.present(run.name), *run.order[1:])
 
-    def record_names(self, process: Process, now: datetime) -> None:
-        """Record which name a handler has now; orders that become one, or two, go on."""
-        self.former.record(process)
+    def register(self, process: Process, now: datetime) -> None:
+        """Record that a process is alive with its handlers.
+
+        The names of the newest list are those of the handlers; orders that become one, or two, go on.
+        """
+        process.number, process.seen = self.lists.number(process.handlers), now
+        if not self.former.concern(process):
+            return
+        if process.number == max(each.number for each in self.processes if each.is_alive(now)):
+            self.former.record(process)
+            for handler in process.handlers:
+                if any(self.limits[name].paused for name in handler.names if name in self.limits):
+                    self._pause(handler.name)
         self._put_in_order([each for each in self.runs.values() if each.unfinished], now, supersede=False)
 
     def _put_in_order(self, runs: Iterable[Run], now: datetime, *, supersede: bool = True) -> None:
@@ -168,15 +179,18 @@ class Rules:
         Of those that wait, also for another attempt, only the newest is needed with `newest_only`. One that
         is claimed goes on; so does one whose interrupted attempt may not have ended yet.
         """
+        of_order: dict[tuple[object, ...] | None, list[Run]] = {}
+        for run in sorted(self.runs.values(), key=lambda run: run.delivery.id):
+            of_order.setdefault(self._order_of(run), []).append(run)
         orders = dict.fromkeys((self._order_of(each), each.newest) for each in runs if each.order)
         for order, newest in orders if supersede else ():
-            for run, why in [*superseded(self._in_order(order), newest)]:
+            for run, why in [*superseded(of_order[order], newest)]:
                 if run.newest == newest and not run.uncounted:
                     run.state, run.error = "discarded", why
                     self.counted[run.name, "discarded"] += 1
                     self._finish([run.delivery])
         for order, _ in orders:
-            left = [each for each in self._in_order(order) if each.unfinished]
+            left = [each for each in of_order[order] if each.unfinished]
             if left and all(each.state == "waiting" for each in left):
                 left[0].state, left[0].due = "due", now
 
@@ -203,12 +217,12 @@ class Rules:
         if handler is None and any(each.find(run) for each in others):
             return "another process has the handler"
         own = process.owner_of(run.name)
-        names = (run.name,) if own is None else (run.name, *own.names)
+        names = self.former.every(run.name) | ({*own.names} if own else set())
         if any(self.limits[name].paused for name in names if name in self.limits):
             return "its handler is paused"
         if own is None:
             return None
-        running = sum(each.state == "running" and each.name in own.names for each in self.runs.values())
+        running = sum(each.state == "running" and each.name in names for each in self.runs.values())
         if own.at_most is not None and running >= own.at_most:
             return "as many run as may"
         next_start = self._limits_of(own.name).next_start
@@ -217,7 +231,8 @@ class Rules:
         return None
 
     def _limits_of(self, name: str) -> Limits:
-        return self.limits.setdefault(name, Limits())
+        """Return the limits of a handler, by the name that it has now, also for a process of older code."""
+        return self.limits.setdefault(self.former.present(name), Limits())
 
     def claim(
         self,
@@ -348,7 +363,8 @@ class Rules:
             if holds:
                 run.state, run.due, run.error = result.state, result.due or run.due, result.error
                 run.attempts = claim.attempt
-                run.uncounted += result.uncounted
+                # An attempt that others took for lost, and that ends uncounted, is one.
+                run.uncounted = min(run.uncounted + result.uncounted, claim.attempt)
                 what = "failed" if result.state == "due" else result.state
                 self.counted[run.name, what] += not result.uncounted
                 run.alone = run.queued = run.beside = False
@@ -378,115 +394,10 @@ class Rules:
                 continue
             limits = self._limits_of(handler.name)
             limits.failures = 0 if result.state == "succeeded" else limits.failures + 1
-            limits.paused = limits.paused or limits.failures >= handler.pause_after
+            if limits.failures >= handler.pause_after:
+                self._pause(handler.name)
 
-    # Operators
-
-    def pause(self, name: str) -> None:
-        """No worker calls a paused handler; its runs wait and lose no attempt."""
-        if not any(each in self.limits and self.limits[each].paused for each in self.former.every(name)):
-            self._limits_of(self.former.present(name)).paused = True
-
-    def resume(self, name: str) -> None:
-        """Resume a paused handler, with no failures counted."""
-        for each in self.former.every(name) & self.limits.keys():
-            if self.limits[each].paused:
-                self.limits[each].paused, self.limits[each].failures = False, 0
-
-    def replay(
-        self,
-        ids: Collection[int],
-        now: datetime,
-        *,
-        names: Collection[str] = (),
-        only_failed: bool = False,
-        every: bool = False,
-    ) -> None:
-        """Make failed runs due again, or those of a handler, with all attempts before them.
-
-        What is quarantined, or had no handler, is planned anew. A finished run that is ordered goes back to
-        its place.
-        """
-        again, names = [], {each for name in names for each in self.former.every(name)}
-        for delivery in self._in_states(ids, "planned", "done", "dead", "quarantined"):
-            runs = self.runs_of(delivery)
-            if not delivery.type:
-                continue
-            if not runs and not names and delivery.state in ("quarantined", "done"):
-                delivery.state, delivery.needs_action, delivery.also = "received", False, []
-            found = [
-                each for each in runs if self._is_replayed(each, names, only_failed=only_failed, every=every)
-            ]
-            if found:
-                delivery.state = "planned"
-            again += found
-        waiting = []
-        for run in again:
-            if run.state != "due":
-                run.replays += 1
-                run.state = "due" if run.order is None else "waiting"
-                waiting.append(run)
-            run.attempts = run.uncounted = 0
-            run.alone = run.queued = run.beside = False
-            run.due = now
-            run.token += 1
-        self._put_in_order(waiting, now)
-
-    @staticmethod
-    def _is_replayed(run: Run, names: Collection[str], *, only_failed: bool, every: bool) -> bool:
-        retrying = run.state == "due" and run.attempts > 0
-        if names and run.name not in names:
-            return False
-        if only_failed or not (names or every):
-            return run.state == "dead" or retrying
-        return retrying or not run.unfinished
-
-    def discard(self, ids: Collection[int], reason: str, now: datetime) -> None:
-        """End what is unfinished or dead of deliveries; the result of a running handler is ignored."""
-        ended = []
-        for delivery in self._in_states(ids, "received", "planned", "dead", "quarantined"):
-            for run in self.runs_of(delivery) if delivery.state in ("planned", "dead") else ():
-                if run.unfinished or run.state == "dead":
-                    run.state, run.error, run.queued, run.beside = "discarded", reason, False, False
-                    run.token += 1
-                    self.counted[run.name, "discarded"] += 1
-                    ended.append(run)
-            delivery.needs_action = delivery.state in ("received", "quarantined")
-            delivery.also = []
-            delivery.state = "done"
-        self._put_in_order(ended, now, supersede=False)
-
-    def erase(self, ids: Collection[int], now: datetime, *, discard: bool) -> None:
-        """Remove the content of finished deliveries for ever; the key, and each result, remain."""
-        if discard:
-            self.discard([each.id for each in self._in_states(ids, "received", "planned")], "erased", now)
-        for delivery in self._in_states(ids, "done", "dead", "quarantined"):
-            self._empty(delivery, "erased")
-            delivery.body = None
-            for run in self.runs_of(delivery):
-                run.error = run.order = run.content = None
-                run.failures = []
-
-    def prune(self, now: datetime, days: float) -> None:
-        """Empty old finished deliveries; their keys stay for at least 7 days, untimed ones for ever."""
-        for delivery in list(self.deliveries.values()):
-            if delivery.state in ("received", "planned"):
-                continue
-            age = now - delivery.received
-            if delivery.signed is not None and age > max(days * DAY, KEYS_KEPT):
-                self._forget_runs(delivery)
-                del self.deliveries[delivery.id]
-            elif age > days * DAY and delivery.state not in ("pruned", "erased"):
-                self._empty(delivery, "pruned")
-                self._forget_runs(delivery)
-
-    def _empty(self, delivery: Delivery, state: str) -> None:
-        delivery.state, delivery.fields, delivery.needs_action, delivery.also = state, {}, False, []
-
-    def _forget_runs(self, delivery: Delivery) -> None:
-        for run in self.runs_of(delivery):
-            del self.runs[run.id]
-
-    def _in_states(self, ids: Collection[int], *states: str) -> list[Delivery]:
-        found = [self.deliveries[one] for one in sorted(ids) if one in self.deliveries]
-        return [each for each in found if each.state in states]
+    def _pause(self, name: str) -> None:
+        """Pause a handler, under each of its names."""
+        for each in self.former.every(name):
+            self.limits.setdefault(each, Limits()).paused = True

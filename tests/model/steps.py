@@ -19,7 +19,7 @@ OUTCOMES = (
     ("discard", None),
     ("retry", 2.0),
 )
-_NUMBERS = {"put": 3, "put_batch": 3, "replay": 3, "discard": 2, "erase": 2, "count": 0}
+_NUMBERS = {"roll": 2, "put": 3, "put_batch": 3, "replay": 3, "discard": 2, "erase": 2, "count": 0}
 """How many numbers a step has, where it is not one."""
 SCENES = 0.05
 WEIGHTS: dict[str, int] = {
@@ -33,8 +33,11 @@ WEIGHTS: dict[str, int] = {
     "stop": 1,
     "restart": 2,
     "deploy": 1,
+    "roll": 2,
     "end": 30,
     "end_late": 4,
+    "overtake": 2,
+    "meddle": 2,
     "replay": 5,
     "discard": 3,
     "erase": 2,
@@ -97,6 +100,12 @@ def _rarest(chance: random.Random, begin: list[Step], one: int, other: int) -> l
         [*quiet, *many, ("poll", one), ("deploy", 1), *many, ("poll", one), ("poll", other)],
         # A twin of a twin, after the window of the first.
         [("tick", 61.0), *(step for _ in range(3) for step in (same, ("poll", one), ("tick", 31.0)))],
+        # What failed, while a newer one of its order came.
+        [*quiet, many[0], ("reach_newest", one), many[1], ("poll", other), ("end_newest", one, "fail", None)],
+        [*quiet, many[0], ("reach_newest", one), many[1], ("poll", one), ("end_newest", one, "retry", 2.0)],
+        [*quiet, many[0], ("reach_newest", one), ("overtake", one, "fail", None), ("finish", other)],
+        # A rename, while processes of older code go on and a handler is paused.
+        [("pause_some", chance.randrange(9)), *others, ("roll", one, 1), ("poll", 0), ("poll", 1)],
         # Runs under two names, of which one is paused.
         [*quiet, ("pause_some", chance.randrange(9)), ("deploy", 1), *others, ("poll", one), ("poll", other)],
         [*others, ("poll", one), ("deploy", 1), ("tick", 31.0), ("finish", one), ("finish", other)],
@@ -118,6 +127,8 @@ def choose(chance: random.Random, driver: Driver) -> Step:
         "die": ("poll", numbers[0], chance.choice(("refused", "lost", None)), True),
         "end": ("end", numbers[0], *chance.choice(OUTCOMES)),
         "end_late": ("end_late", numbers[0], *chance.choice(OUTCOMES)),
+        "overtake": ("overtake", numbers[0], *chance.choice(OUTCOMES)),
+        "meddle": ("meddle", *numbers[:2], *chance.choice(OUTCOMES)),
         "prune": ("prune", chance.choice((0.0, 1.0, 30.0))),
     }
     return chosen.get(name) or (name, *numbers[: _NUMBERS.get(name, 1)])

@@ -214,12 +214,14 @@ def rename_a_handler(inbox: Inbox) -> None:
     """A handler with runs in one order under its former name and under its own, which then has another."""
     newest = RunOptions("renamed", newest_only=True, newest_key="")
     names = {"renamed": HandlerLimits(("renamed", "former")), "former": HandlerLimits(("renamed", "former"))}
+    inbox.pause_handler("former", None, at(219))
+    inbox.record_list(HandlerList({"PingTest": {"renamed": ()}, "": {}}, {"renamed": ("former",)}), at(219))
+    inbox.resume_handler("former")
     for number, name in enumerate(("former", "renamed", "renamed")):
         delivery_id = inbox.put(incoming(f"renamed {number}")).delivery_id
         with inbox.transaction(OWNER, names) as transaction:
             transaction.plan([RunPlan(delivery_id, (name,), options={name: newest})], at(219))
-    for aliases in ({"renamed": ("former",)}, {}):
-        inbox.record_list(HandlerList({"PingTest": {"renamed": ()}, "": {}}, aliases), at(219))
+    inbox.record_list(HandlerList({"PingTest": {"renamed": ()}, "": {}}, {}), at(219))
 
 
 FILTERS: dict[str, list[Any]] = {

@@ -234,7 +234,7 @@ def a_bug_that_is_worked_on(inbox):
 
 
 @state(
-    KNOWN.format("1 issue is ignored", "30 min ago"), "good", through={"book": "retried at 13:31"},
+    KNOWN.format("1 issue is snoozed", "30 min ago"), "good", through={"book": "retried at 13:31"},
     accepted=("1", "quiet"), not_finished=("1", "quiet"),
 )  # fmt: skip
 def a_bug_that_is_ignored(inbox):

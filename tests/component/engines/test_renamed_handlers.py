@@ -17,8 +17,9 @@ from billhook.inbox.running.handler_lists import HandlerList
 from billhook.inbox.tables.handler_names import present_names
 from billhook.inbox.watching.handler_backlogs import read_handler_backlogs
 from billhook.inbox.watching.occurrences import read_occurrences
-from support.apps import deliver
-from support.engines import inbox_of, plan, runs, status_changed
+from support.apps import deliver, inbox_at
+from support.engines import inbox_of, plan, plan_and_claim, runs, status_changed
+from support.inbox_view import rows
 
 pytestmark = pytest.mark.usefixtures("inbox_url")
 
@@ -93,6 +94,7 @@ def test_the_order_goes_on_under_the_new_name(renamed, clock, alias, state):
     handle(before)
 
     changed(after, "Overdue")
+    recorded(after)
     plan(after, clock.now())
 
     assert runs(after, "handler, state") == [("old", "due"), ("new", state)]
@@ -117,18 +119,36 @@ def test_only_the_newest_counts_over_a_rename(renamed, clock, alias, state):
     assert calls == ["Paid"]
 
 
-def test_what_older_code_leaves_waiting_goes_on_when_newer_code_is_recorded(renamed, clock):
-    """Code from before the rename settles the run before it, and does not know of the new name."""
+def test_what_waits_under_the_new_name_goes_on_when_older_code_settles_the_run_before_it(renamed, clock):
+    """Code from before the rename does not know of the new name itself."""
     before, after, calls = renamed(True, ordered_by="invoice_id")
+    recorded(before)
     changed(before, "Pending")
     plan(before, clock.now())
+    recorded(after)
     changed(after, "Paid")
     plan(after, clock.now())
-    handle(before)
-    assert runs(after, "handler, state") == [("old", "succeeded"), ("new", "waiting")]
+    assert runs(after, "handler, state") == [("old", "due"), ("new", "waiting")]
 
-    clock.advance(seconds=30)
+    handle(before)
+
+    assert runs(after, "handler, state") == [("old", "succeeded"), ("new", "due")]
+    handle(after)
+    assert calls == ["Pending", "Paid"]
+
+
+def test_of_two_orders_that_a_roll_back_made_none_waits_for_the_other(renamed, clock):
+    """Though the process that settles a run still has both names in one."""
+    before, after, calls = renamed(True, ordered_by="invoice_id", broken=["Overdue"])
     recorded(after)
+    changed(after, "Pending")
+    changed(after, "Paid")
+    plan(after, clock.now())
+    recorded(before)
+    changed(before, "Overdue")
+    handle(before)
+    assert runs(after) == [("new", "due", 0), ("new", "waiting", 0), ("old", "due", 1)]
+
     handle(after)
 
     assert calls == ["Pending", "Paid"]
@@ -140,14 +160,99 @@ def test_what_waits_under_the_new_name_goes_on_after_a_roll_back(renamed, clock)
     changed(before, "Pending")
     plan(before, clock.now())
     changed(after, "Paid")
-    plan(after, clock.now())
     recorded(after)
+    plan(after, clock.now())
     assert runs(after, "handler, state") == [("old", "due"), ("new", "waiting")]
 
     clock.advance(seconds=90)  # the newer process is gone
     recorded(before)
 
     assert runs(before, "handler, state") == [("old", "due"), ("new", "due")]
+
+
+@pytest.mark.parametrize(("alias", "called"), [(True, ["Paid"]), (False, ["Paid", "Paid"])])
+def test_older_code_sees_what_the_newer_name_has_handled(renamed, clock, alias, called):
+    """It plans where the newest has not planned for a minute."""
+    before, after, calls = renamed(alias, identity=("invoice_id", "billing_status"))
+    recorded(before)
+    recorded(after)
+    changed(after)
+    handle(after)
+    changed(before)
+    plan(before, clock.now())
+
+    handle(before)
+
+    assert calls == called
+
+
+# --- limits, in processes of both releases ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_older_code_calls_no_handler_that_is_paused_under_its_new_name(renamed, clock, is_early):
+    """Also if the pause is older than the rename."""
+    before, after, calls = renamed(True)
+    inbox, now = recorded(before)
+    changed(before)
+    plan(before, now)
+    if is_early:
+        inbox.pause_handler("new", "closed", now)
+    recorded(after)
+    if not is_early:
+        inbox.pause_handler("new", "closed", now)
+
+    handle(before)
+    assert calls == []
+
+    inbox.resume_handler("old")
+    handle(before)
+    assert calls == ["Paid"]
+
+
+def test_a_rename_pauses_the_new_name_of_a_handler_that_is_paused(renamed):
+    before, after, _ = renamed(True)
+    inbox, now = recorded(before)
+    inbox.pause_handler("old", "closed", now)
+
+    recorded(after)
+
+    assert rows(inbox_at(after), "SELECT name, paused_why FROM billhook_handler ORDER BY name") == [
+        ("new", "closed"),
+        ("old", "closed"),
+    ]
+
+
+@pytest.mark.parametrize(("alias", "called"), [(True, []), (False, ["Paid"])])
+def test_at_most_counts_what_newer_code_has_under_way(renamed, clock, alias, called):
+    before, after, calls = renamed(alias, at_most=1)
+    recorded(before)
+    recorded(after)
+    changed(after, "Pending")
+    plan_and_claim(after, "another worker", clock.now())
+    changed(before, "Paid")
+    plan(before, clock.now())
+
+    handle(before)
+
+    assert calls == called
+
+
+@pytest.mark.parametrize(("alias", "paused"), [(True, ["new"]), (False, [])])
+def test_failures_in_a_row_are_those_of_both_releases(renamed, clock, alias, paused):
+    before, after, _ = renamed(alias, pause_after=2, broken=["Pending"])
+    inbox, now = recorded(before)
+    changed(before, "Pending")
+    plan(before, now)
+    recorded(after)
+    handle(before)
+    assert inbox.paused_handlers() == []
+
+    changed(after, "Pending", "inv_2")
+    plan(after, clock.now())
+    handle(after)
+
+    assert [each.name for each in inbox.paused_handlers()] == paused
 
 
 def test_a_name_that_another_handler_has_now_is_no_former_name(inbox):

@@ -150,7 +150,7 @@ def replay(
                 _make_due(connection, again, now, due)
             # What is discarded once more is counted once more: it is not a part of what `keeping` compares.
             _in_order(connection, again, now)
-            make_runs(connection, plans, now, stored_names(connection))
+            make_runs(connection, plans, now)
     return ReplayResult(len(touched) + len(requeued), len(requeued), len(again), len(plans), missing)
 
 
@@ -190,7 +190,7 @@ def store_edited(inbox: Inbox, edited: StoredDelivery, planned: RunPlan, origina
         row = insert(delivery).values(**values, state=DeliveryState.PLANNED.value)
         delivery_id: int = connection.execute(row.returning(delivery.c.id)).scalar_one()
         of_it = planned._replace(delivery_id=delivery_id)
-        make_runs(connection, [of_it], edited.received_at, stored_names(connection))
+        make_runs(connection, [of_it], edited.received_at)
     return delivery_id
 
 

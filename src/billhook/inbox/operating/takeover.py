@@ -20,7 +20,7 @@ from billhook.inbox.operating.operations import Backfill, ReplayResult
 from billhook.inbox.running.ordering import OrderKey, release_next, with_names
 from billhook.inbox.running.planning import change_runs
 from billhook.inbox.running.unread import STORED_COLUMNS
-from billhook.inbox.tables.handler_names import StoredNames, stored_names
+from billhook.inbox.tables.handler_names import stored_names
 from billhook.inbox.tables.locks import lock_counts, lock_deliveries, lock_order
 from billhook.inbox.tables.records import RunOptions, RunPlan, StoredDelivery
 from billhook.inbox.tables.schema import NO_REASON, delivery, failure, run
@@ -78,7 +78,7 @@ def take_over(
         # One of a delivery, though runs under two of the names may have been made.
         rows = [*{row.delivery_id: row for row in rows}.values()]
         with keeping(connection, [row.delivery_id for row in rows], inbox.known_types):
-            _rename(connection, rows, to, fit, now, names)
+            _rename(connection, rows, to, fit, now)
         keys = [OrderKey(row.handler, row.order_key) for row in rows if row.order_key]
         release_next(connection, with_names(keys, names), now)
     return ReplayResult(len(rows), runs=len(rows), had_already=len(have), unfit=unfit)
@@ -121,7 +121,6 @@ def _rename(
     to: str,
     options: dict[int, RunOptions],
     now: datetime,
-    names: StoredNames,
 ) -> None:
     # The counts have these attempts, as those of the former handler. They are not counted as the other's too.
     of_these = in_values(failure.c.run_id, [row.id for row in rows])
@@ -135,4 +134,4 @@ def _rename(
     for state, ids in reopened.items():
         connection.execute(again.where(in_values(delivery.c.id, ids), delivery.c.state == state))
     plans = [RunPlan(row.delivery_id, (to,), options={to: options[row.delivery_id]}) for row in rows]
-    change_runs(connection, plans, {row.delivery_id: row.id for row in rows}, now, names)
+    change_runs(connection, plans, {row.delivery_id: row.id for row in rows}, now)

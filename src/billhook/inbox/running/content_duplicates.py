@@ -58,7 +58,8 @@ def find_duplicates(
         earlier = originals[handler, key.digest]
         window = timedelta(seconds=key.window_seconds)
         for original, received_at in earlier:
-            if abs(key.received_at - received_at) <= window:
+            # Not its own run, which is stored under a former name where another is to take it over.
+            if original != delivery_id and abs(key.received_at - received_at) <= window:
                 duplicates[delivery_id, handler] = original
                 break
         else:

@@ -15,6 +15,7 @@ from datetime import datetime
 from sqlalchemy import Connection, select, update
 
 from billhook.inbox.running.handler_lists import NEWEST_LIST, HandlerList
+from billhook.inbox.running.limits import pause_renamed
 from billhook.inbox.running.ordering import release_next, waiting_keys
 from billhook.inbox.running.workers import WORKER_SILENT_AFTER
 from billhook.inbox.tables.database import Database
@@ -31,9 +32,9 @@ def record_former_names(
     """Write the former names of a list's handlers, if it is the newest of live processes, which this one is.
 
     A name that one of its handlers has itself is no former name, nor is one that its handler has given up.
-    What waits in the orders of renamed handlers behind nothing is made due: a process of older code, which
-    settled the run before it, does not know that a run under a newer name waits. After a roll-back so is what
-    waits under the newer name: the run before it may be under the former one.
+    Two orders become one with a rename, and two again with a roll-back, when the run that one waited for may
+    be in the other: what waits in the orders of renamed handlers behind nothing is made due. A handler that
+    is paused under one of its names is paused under all.
     """
     if own is None or number is None:
         return
@@ -53,11 +54,14 @@ def record_former_names(
     with database.write() as connection:
         lock_order(connection)
         before = stored_names(connection)
-        if (connection.execute(select(NEWEST_LIST), since).scalar() or number) <= number:
+        is_newest = (connection.execute(select(NEWEST_LIST), since).scalar() or number) <= number
+        if is_newest:
             _write(connection, written, cleared)
         names = stored_names(connection)
         alone = {name: (name,) for name in before if name not in names}
         release_next(connection, waiting_keys(connection, {**names, **alone}), now)
+        if is_newest and written:
+            pause_renamed(connection, {*written.values()})
 
 
 def _write(connection: Connection, written: Mapping[str, str], cleared: Collection[str]) -> None:

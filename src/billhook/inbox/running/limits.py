@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, insert, or_, select, union_all, update
 
 from billhook.inbox.running.due import IS_PAUSED, count_running, due_runs
-from billhook.inbox.tables.handler_names import PRESENT_NAME, has_name_of, present_names
+from billhook.inbox.tables.handler_names import PRESENT_NAME, has_name_of, present_names, stored_names
 from billhook.inbox.tables.locks import lock_limits
 from billhook.inbox.tables.records import Claim, HandlerLimits, PausedHandler, own_name
 from billhook.inbox.tables.schema import handler, run
@@ -71,14 +71,28 @@ class Limiter:
         return {limits.name: limits for limits in found if limits.bounds_starts}
 
     def _read(self, names: Collection[str]) -> dict[str, Row[Any]]:
-        """Return the rows of these handlers by name; one that has none is given one."""
+        """Return the rows of these handlers by name; one that has none is given one.
+
+        Of one that newer code has renamed, the row of the name that it has there: it is one handler.
+        """
         query = select(handler).where(in_values(handler.c.name, sorted(names)))
         found = {row.name: row for row in self.connection.execute(query)}
         missing = [name for name in names if name not in found]
         if missing:
             self.connection.execute(insert(handler), [{"name": name} for name in missing])
             return self._read(names)
-        return found
+        renamed = {name: row.renamed_to for name, row in found.items() if row.renamed_to is not None}
+        present = self._read({*renamed.values()}) if renamed else {}
+        return found | {name: present[to] for name, to in renamed.items()}
+
+    def _count_running(self, bounded: Mapping[str, HandlerLimits]) -> dict[str, int]:
+        """Return how many runs of each handler are under way, under the names of newer code too."""
+        names = stored_names(self.connection) if bounded else {}
+        every = {
+            name: replace(limits, names=(*limits.names, *({*names.get(name, ())} - {*limits.names})))
+            for name, limits in bounded.items()
+        }
+        return count_running(self.connection, every.values())
 
     def _write(self, row: Row[Any], **values: Any) -> None:
         self.connection.execute(update(handler).where(handler.c.id == row.id).values(values))
@@ -95,7 +109,7 @@ class Limiter:
         bounded = self._bounded(names)
         if bounded:
             lock_limits(self.connection)
-            rows, running = self._read(bounded), count_running(self.connection, bounded.values())
+            rows, running = self._read(bounded), self._count_running(bounded)
             for name, limits in bounded.items():
                 capacity = most if limits.at_most is None else limits.at_most - running[name]
                 if limits.rate is not None:
@@ -150,7 +164,7 @@ class Limiter:
     def startable(self, settled: Collection[str], now: datetime) -> list[int]:
         """Return deliveries whose runs may start since runs of these handlers were settled."""
         bounded = self._bounded(settled)
-        running = count_running(self.connection, bounded.values())
+        running = self._count_running(bounded)
         deliveries: list[int] = []
         for name, limits in bounded.items():
             # A settled run gives capacity where runs under way are counted, not where starts are.
@@ -183,7 +197,8 @@ class Limiter:
                 if why is None and most is not None and failures >= most:
                     why, last_error = f"{failures} failed attempts in a row", error
             if why is not None and state.paused_at is None:
-                self._write(state, failures=failures, paused_at=now, paused_why=why, paused_error=last_error)
+                self._write(state, failures=failures)
+                _pause(self.connection, state.name, paused_at=now, paused_why=why, paused_error=last_error)
                 self.paused.append(PausedHandler(name, now, _reason(why, last_error)))
             elif failures != state.failures:
                 self._write(state, failures=failures)
@@ -238,15 +253,32 @@ def pause(connection: Connection, name: str, why: str | None, now: datetime) -> 
     own = select(handler).where(has_name_of(handler.c.name, name))
     states = connection.execute(own).all()
     name = next((each.renamed_to for each in states if each.renamed_to is not None), name)
-    paused = [each for each in states if each.paused_at is not None]
-    state = next(iter(paused or [each for each in states if each.name == name]), None)
-    if state is None:
-        connection.execute(insert(handler).values(name=name, paused_at=now, paused_why=why))
-        return True
-    if state.paused_at is None or why:
-        values = {"paused_at": state.paused_at or now, "paused_why": why, "paused_error": None}
-        connection.execute(update(handler).where(handler.c.id == state.id).values(values))
-    return state.paused_at is None
+    since = min((each.paused_at for each in states if each.paused_at is not None), default=None)
+    if not any(each.name == name for each in states):
+        connection.execute(insert(handler).values(name=name))
+    if since is None or why:
+        _pause(connection, name, paused_at=since or now, paused_why=why, paused_error=None)
+    return since is None
+
+
+def _pause(connection: Connection, name: str, **values: Any) -> None:
+    # Under its former names too: processes of older code know it by one of them.
+    pausing = update(handler).where(or_(handler.c.name == name, handler.c.renamed_to == name))
+    connection.execute(pausing.values(values))
+
+
+def pause_renamed(connection: Connection, names: Collection[str]) -> None:
+    """Pause handlers under all their names where they are paused under one: those that have been renamed."""
+    own = PRESENT_NAME.label("own")
+    rows = connection.execute(select(own, handler).where(in_values(PRESENT_NAME, sorted(names)))).all()
+    paused = {row.own: row for row in rows if row.paused_at is not None}
+    if paused:
+        lock_limits(connection)
+    for name, row in sorted(paused.items()):
+        if not any(each.name == name for each in rows):
+            connection.execute(insert(handler).values(name=name))
+        values = {"paused_why": row.paused_why, "paused_error": row.paused_error}
+        _pause(connection, name, paused_at=row.paused_at, **values)
 
 
 def resume(connection: Connection, name: str) -> bool:

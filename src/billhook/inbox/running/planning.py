@@ -20,7 +20,7 @@ from billhook.inbox.running.ordering import OrderKey, release_next, with_names
 from billhook.inbox.running.runs import finish_deliveries, insert_runs, new_run
 from billhook.inbox.running.superseding import NEWEST_BY_KEY, discard_superseded
 from billhook.inbox.tables.dialect import InboxDialect, dialect_of
-from billhook.inbox.tables.handler_names import ONE_NAME, StoredNames
+from billhook.inbox.tables.handler_names import ONE_NAME, stored_names
 from billhook.inbox.tables.records import RunOptions, RunPlan, UncalledRun
 from billhook.inbox.tables.schema import IDENTIFIERS, UNFINISHED_RUN, UNREAD, delivery, run
 from billhook.inbox.tables.sql import in_states
@@ -86,15 +86,14 @@ def write_plans(
 
 
 def make_runs(
-    connection: Connection, plans: Sequence[RunPlan], now: datetime, names: StoredNames = ONE_NAME
+    connection: Connection, plans: Sequence[RunPlan], now: datetime
 ) -> tuple[list[UncalledRun], list[int], list[UncalledRun]]:
     """Insert the runs of planned deliveries: due, waiting in their order, or discarded as content duplicates.
 
     Returns the duplicates, the deliveries of which an ordered run became due, and the runs that are
-    superseded. A delivery without runs beside duplicates is done. `names` are those that runs of a handler
-    are stored under.
+    superseded. A delivery without runs beside duplicates is done.
     """
-    rows, keys, originals = _rows(connection, plans, now, names)
+    rows, keys, originals = _rows(connection, plans, now)
     insert_runs(connection, rows)
     return _in_order(connection, keys, originals, now)
 
@@ -104,13 +103,12 @@ def change_runs(
     plans: Sequence[RunPlan],
     runs: Mapping[int, int],
     now: datetime,
-    names: StoredNames,
 ) -> None:
     """Change a run of each delivery, whose id `runs` has, into the one that is planned: see `make_runs`.
 
     It keeps its failures. One that was finished is a new occurrence, as after a replay.
     """
-    rows, keys, originals = _rows(connection, plans, now, names)
+    rows, keys, originals = _rows(connection, plans, now)
     for row in rows:
         run_id = runs[row.pop("delivery_id")]
         # A new token: a late result of an earlier attempt must match nothing.
@@ -122,10 +120,14 @@ def change_runs(
 
 
 def _rows(
-    connection: Connection, plans: Sequence[RunPlan], now: datetime, names: StoredNames
+    connection: Connection, plans: Sequence[RunPlan], now: datetime
 ) -> tuple[list[dict[str, Any]], list[OrderKey], dict[tuple[int, str], int]]:
     """Return the rows of planned runs, their order keys, and the originals of the content duplicates."""
-    originals = find_duplicates(connection, plans, names) if any(planned.options for planned in plans) else {}
+    names, originals = ONE_NAME, {}
+    if any(planned.options for planned in plans):
+        # Of all processes: one of older code must see what was handled under a newer name.
+        names = stored_names(connection)
+        originals = find_duplicates(connection, plans, names)
     finished_at = above_watermark(connection, now) if originals else now
     rows = []
     keys = []
@@ -138,7 +140,7 @@ def _rows(
             rows.append(new_run(planned.delivery_id, handler, now, token, **columns))
             if options.order_key is not None:
                 keys.append(OrderKey(handler, options.order_key, _newest_only(options)))
-    return rows, with_names(keys, names) if names else keys, originals
+    return rows, with_names(keys, names), originals
 
 
 def _in_order(

@@ -31,7 +31,7 @@ from billhook.inbox.running.ordering import OrderKey, release_next, with_names
 from billhook.inbox.running.postponing import not_earlier
 from billhook.inbox.running.superseding import discard_superseded
 from billhook.inbox.tables.dialect import RunUpdate, dialect_of
-from billhook.inbox.tables.handler_names import ONE_NAME, StoredNames
+from billhook.inbox.tables.handler_names import ONE_NAME, StoredNames, stored_names
 from billhook.inbox.tables.records import RunResult, UncalledRun, fingerprint
 from billhook.inbox.tables.schema import UNFINISHED_RUN, delivery, failure, run
 from billhook.inbox.tables.sql import UtcDateTime, in_parameter
@@ -111,8 +111,8 @@ def settle(
     became due because the one before it in its order finished, and the runs that were superseded. A result
     with an old fencing token changes nothing: another worker holds the lease. `clock` is read once the locks
     are held; without it each result is stored with the time when its handler ended, however long ago that
-    was. `claimer` are the columns that say who made the attempts, `names` those that runs of a handler are
-    stored under.
+    was. `claimer` are the columns that say who made the attempts; failures are grouped by `names`, those
+    of the caller's handlers.
     """
     now = clock() if clock else None
     given: dict[tuple[int, int], RunResult] = {result.lease: result for result in results}
@@ -151,7 +151,7 @@ def settle(
     if not keys:
         finish_deliveries(connection, finished)
         return settled, [], []
-    keys = with_names(keys, names) if names else keys
+    keys = with_names(keys, stored_names(connection))
     at = max(result.at for result in results)
     superseded = discard_superseded(connection, keys, at)
     finish_deliveries(connection, finished | {each.delivery_id for each in superseded})
@@ -182,6 +182,7 @@ _RUNNING = select(*_ITS_COLUMNS).where(in_parameter(run.c.id, "run_ids"), UNSETT
 
 def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
     """Build the update for results: `given` are the values of _RESULT."""
+    uncounted = run.c.uncounted_attempts + given["is_uncounted"]
     return (
         update(run)
         .where(
@@ -203,7 +204,8 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
             + case((given["postponed_to"].is_(None), literal_column("0")), else_=literal_column("1")),
             finished_at=as_above_watermark(given["ended_at"]),
             attempts=given["attempt"],
-            uncounted_attempts=run.c.uncounted_attempts + given["is_uncounted"],
+            # No more than there were: another worker may have taken it for lost, and it ends here after all.
+            uncounted_attempts=case((uncounted > given["attempt"], given["attempt"]), else_=uncounted),
             started_at=func.coalesce(given["called_at"], run.c.started_at),
             duration_seconds=given["seconds"],
             **{name: literal_column(str(value)) for name, value in NOT_CLAIMED.items()},

@@ -198,7 +198,7 @@ class InboxTransaction:
             else:
                 making.append(planned)
         if making:
-            duplicates, released, superseded = make_runs(self.connection, making, now, self._names)
+            duplicates, released, superseded = make_runs(self.connection, making, now)
             self.duplicates += duplicates
             self.superseded += superseded
             self.released += sorted(set(released) - keys.keys())

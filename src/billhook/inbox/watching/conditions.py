@@ -404,7 +404,7 @@ CONDITIONS = (
         "an open issue is live that no other condition shows: a run of it is left, or failed in 10 minutes",
         "failures", "runs-are-dead", IssueKind.FAILURE, "BillhookHandlerFails", find=failing),
     Condition("known-issues", _NOTE,
-        "issues are open and quiet, so that nothing of them is left, or acknowledged, or ignored",
+        "issues are open and quiet, so that nothing of them is left, or acknowledged, or snoozed",
         "failures", "runs-are-dead", find=known_issues),
     Condition("unknown-type", _NOTE, "deliveries came in 24 hours of a type that has no class",
         "events", "deliveries-are-quarantined", find=unknown_type),

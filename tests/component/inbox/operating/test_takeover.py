@@ -9,6 +9,7 @@ import pytest
 from billhook.inbox import ContentKey, RunOptions, RunState
 from billhook.inbox.operating.operations import ReplayResult
 from billhook.inbox.operating.takeover import take_over
+from billhook.inbox.running.handler_lists import HandlerList
 from billhook.inbox.watching.overview import read_totals
 from support.inbox_view import NOON, column, rows
 from support.runs import at, claim, failed, planned, settle
@@ -144,6 +145,17 @@ def test_a_content_duplicate_of_what_the_other_has_had_is_discarded(inbox, where
         ("new", "discarded", had, f"twin of delivery {had}: same x")
     ]
     assert states(where) == ["done", "done"]
+
+
+def test_a_run_under_a_former_name_is_no_content_duplicate_of_itself(inbox, where):
+    content = RunOptions(content_key=ContentKey("same", ("x",), NOON, 60))
+    inbox.record_list(HandlerList({"PingTest": {"new": ()}, "": {}}, {"new": ("old",)}), NOON)
+    dead = planned(inbox, "old", key="dead", options=content)
+    settle(inbox, claim(inbox), RunState.DEAD)
+
+    moved(inbox, [dead], lambda *_: content)
+
+    assert runs(where) == [(dead, "new", "due")]
 
 
 @pytest.mark.parametrize("counted_before", [False, True])

@@ -261,6 +261,18 @@ def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
     assert runs(where, "runs_alone, uncounted_attempts") == [(0, 1)]
 
 
+def test_an_attempt_that_was_taken_for_lost_and_then_stopped_is_one_that_does_not_count(inbox):
+    """Not two: of the next one the number would be 0, for which no schedule has a wait."""
+    planned(inbox, "a")
+    (late,) = claim(inbox)
+    claim_others(inbox, seconds=31)
+    settle(inbox, late, RunState.DUE, seconds=32, due=32, error="stopped", uncounted=True)
+
+    (again,) = claim_others(inbox, seconds=33)
+
+    assert (again.attempt, again.uncounted) == (2, 1)
+
+
 def test_suspects_are_due_at_moments_of_their_own(inbox):
     planned_many(inbox, 8)
     claim(inbox)

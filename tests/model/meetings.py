@@ -1,0 +1,76 @@
+"""Steps that bring about what chance rarely does: what happens to a run between its claim and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from model.operators import Operators
+
+ROUNDS = 12
+
+
+class Meetings(Operators):
+    """Steps of a driver, each made of its plain ones."""
+
+    running: list[Any]
+    lease_seconds: float
+    poll: Callable[[int], None]
+    tick: Callable[[float], None]
+    _end: Callable[..., None]
+    _executing: Callable[[int], tuple[Any, list[Any]]]
+
+    def reach_newest(self, number: int) -> None:
+        """Let a worker handle what comes before a run of which only the newest counts."""
+        for _ in range(ROUNDS if self.running else 0):
+            self.poll(number)
+            one = self.running[number % len(self.running)]
+            executing = one.worker.pool.executing
+            if not executing or any(one.claims[each.lease].run.newest for each in executing):
+                return
+            self._end(one, executing[0], "ok", None)
+
+    def end_newest(self, number: int, outcome: str, after: float | None) -> None:
+        """End an attempt of which only the newest counts, if there is one, and settle it."""
+        for place, one in enumerate(self.running):
+            newest = [each for each in one.worker.pool.executing if one.claims[each.lease].run.newest]
+            if newest:
+                self._end(one, newest[number % len(newest)], outcome, after)
+                self.poll(place)
+                return
+
+    def overtake(self, number: int, outcome: str, after: float | None) -> None:
+        """Let another worker take over a run whose handler hangs; then the handler ends after all."""
+        one, attempts = self._executing(number)
+        others = [each for each in self.running if each is not one]
+        if one is None or not others:
+            return
+        attempt = attempts[number % len(attempts)]
+        run, other = one.claims[attempt.lease].run, others[number % len(others)]
+        self.tick(self.lease_seconds + 1)
+        for _ in range(ROUNDS):
+            self.poll(self.running.index(other))
+            if run.state == "running" and run.owner == other.process.name:
+                break
+            for each in [*other.worker.pool.executing]:
+                self._end(other, each, "ok", None)
+            self.tick(4.0)
+        if attempt in one.worker.pool.executing:
+            self._end(one, attempt, outcome, after)
+        self.poll(self.running.index(one))
+
+    def meddle(self, number: int, how: int, outcome: str, after: float | None) -> None:
+        """Let an operator end a run that is under way, and perhaps replay or erase it; then it ends."""
+        one, attempts = self._executing(number)
+        if one is None:
+            return
+        attempt = attempts[number % len(attempts)]
+        ids = [one.claims[attempt.lease].run.delivery.id]
+        if how % 3 < 2:
+            self.discard_these(ids)
+        if how % 3 == 1:
+            self.replay_these(ids, all_handlers=True)
+        if how % 3 == 2:
+            self.erase_these(ids, discard=True)
+        self._end(one, attempt, outcome, after)
+        self.poll(self.running.index(one))

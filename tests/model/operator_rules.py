@@ -1,0 +1,124 @@
+"""The rules of what operators do: pause, resume, replay, discard and erase; and of retention."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from model.records import Delivery, Run
+from model.rules import Rules
+
+DAY = timedelta(days=1)
+KEYS_KEPT = 7 * DAY
+
+
+class InboxRules(Rules):
+    """All rules of an inbox: those of engines, and these."""
+
+    def pause(self, name: str) -> None:
+        """No worker calls a paused handler; its runs wait and lose no attempt."""
+        self._pause(name)
+
+    def resume(self, name: str) -> None:
+        """Resume a paused handler, with no failures counted."""
+        for each in self.former.every(name) & self.limits.keys():
+            if self.limits[each].paused:
+                self.limits[each].paused, self.limits[each].failures = False, 0
+
+    def replay(
+        self,
+        ids: Collection[int],
+        now: datetime,
+        *,
+        names: Collection[str] = (),
+        only_failed: bool = False,
+        every: bool = False,
+    ) -> None:
+        """Make failed runs due again, or those of a handler, with all attempts before them.
+
+        What is quarantined, or had no handler, is planned anew. A finished run that is ordered goes back to
+        its place.
+        """
+        again, names = [], {each for name in names for each in self.former.every(name)}
+        for delivery in self._in_states(ids, "planned", "done", "dead", "quarantined"):
+            runs = self.runs_of(delivery)
+            if not delivery.type:
+                continue
+            if not runs and not names and delivery.state in ("quarantined", "done"):
+                delivery.state, delivery.needs_action, delivery.also = "received", False, []
+            found = [
+                each for each in runs if self._is_replayed(each, names, only_failed=only_failed, every=every)
+            ]
+            if found:
+                delivery.state = "planned"
+            again += found
+        waiting = []
+        for run in again:
+            if run.state != "due":
+                run.replays += 1
+                run.state = "due" if run.order is None else "waiting"
+                waiting.append(run)
+            run.attempts = run.uncounted = 0
+            run.alone = run.queued = run.beside = False
+            run.due = now
+            run.token += 1
+        self._put_in_order(waiting, now)
+
+    @staticmethod
+    def _is_replayed(run: Run, names: Collection[str], *, only_failed: bool, every: bool) -> bool:
+        retrying = run.state == "due" and run.attempts > 0
+        if names and run.name not in names:
+            return False
+        if only_failed or not (names or every):
+            return run.state == "dead" or retrying
+        return retrying or not run.unfinished
+
+    def discard(self, ids: Collection[int], reason: str, now: datetime) -> None:
+        """End what is unfinished or dead of deliveries; the result of a running handler is ignored."""
+        ended = []
+        for delivery in self._in_states(ids, "received", "planned", "dead", "quarantined"):
+            for run in self.runs_of(delivery) if delivery.state in ("planned", "dead") else ():
+                if run.unfinished or run.state == "dead":
+                    run.state, run.error, run.queued, run.beside = "discarded", reason, False, False
+                    run.token += 1
+                    self.counted[run.name, "discarded"] += 1
+                    ended.append(run)
+            delivery.needs_action = delivery.state in ("received", "quarantined")
+            delivery.also = []
+            delivery.state = "done"
+        self._put_in_order(ended, now, supersede=False)
+
+    def erase(self, ids: Collection[int], now: datetime, *, discard: bool) -> None:
+        """Remove the content of finished deliveries for ever; the key, and each result, remain."""
+        if discard:
+            self.discard([each.id for each in self._in_states(ids, "received", "planned")], "erased", now)
+        for delivery in self._in_states(ids, "done", "dead", "quarantined"):
+            self._empty(delivery, "erased")
+            delivery.body = None
+            for run in self.runs_of(delivery):
+                run.error = run.order = run.content = None
+                run.failures = []
+
+    def prune(self, now: datetime, days: float) -> None:
+        """Empty old finished deliveries; their keys stay for at least 7 days, untimed ones for ever."""
+        for delivery in list(self.deliveries.values()):
+            if delivery.state in ("received", "planned"):
+                continue
+            age = now - delivery.received
+            if delivery.signed is not None and age > max(days * DAY, KEYS_KEPT):
+                self._forget_runs(delivery)
+                del self.deliveries[delivery.id]
+            elif age > days * DAY and delivery.state not in ("pruned", "erased"):
+                self._empty(delivery, "pruned")
+                self._forget_runs(delivery)
+
+    def _empty(self, delivery: Delivery, state: str) -> None:
+        delivery.state, delivery.fields, delivery.needs_action, delivery.also = state, {}, False, []
+
+    def _forget_runs(self, delivery: Delivery) -> None:
+        for run in self.runs_of(delivery):
+            del self.runs[run.id]
+
+    def _in_states(self, ids: Collection[int], *states: str) -> list[Delivery]:
+        found = [self.deliveries[one] for one in sorted(ids) if one in self.deliveries]
+        return [each for each in found if each.state in states]
