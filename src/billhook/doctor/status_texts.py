@@ -49,8 +49,8 @@ def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:
 def through_text(backlog: HandlerBacklog, now: datetime) -> str:
     """Return when a handler's runs are handled: `in 2 h`, `in more than 2 h` if not all are counted.
 
-    Where all that is left waits for a time, that time: `retried at 18:45`, or `not before 18:45`; where others
-    wait for these in their order, `after 18:45`.
+    Where all that is left waits for a time, that time: `retried at 18:45`, or `not before 18:45`; `after
+    18:45` where others wait for these in their order.
     """
     if backlog.only_retrying and backlog.through_at is not None:
         when = short_time(backlog.through_at, now)

@@ -237,9 +237,9 @@ def a_bug_that_is_worked_on(inbox):
     KNOWN.format("1 issue is snoozed", "30 min ago"), "good", through={"book": "retried at 13:31"},
     accepted=("1", "quiet"), not_finished=("1", "quiet"),
 )  # fmt: skip
-def a_bug_that_is_ignored(inbox):
+def a_bug_that_is_snoozed(inbox):
     one_retry_waits(inbox)
-    change_issues(inbox, IssueState.IGNORED, until=at(NOW + HOUR))
+    change_issues(inbox, IssueState.SNOOZED, until=at(NOW + HOUR))
 
 
 @state(

@@ -2105,9 +2105,9 @@ UPDATE billhook.billhook_handler SET failures=%(failures)s::INTEGER WHERE billho
 UPDATE billhook.billhook_handler SET next_start_at=%(next_start_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
 --> billhook_handler: billhook_handler_pkey
 
--- running/limits.py Limiter._write
-UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
---> billhook_handler: billhook_handler_pkey
+-- running/limits.py _pause
+UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR OR billhook.billhook_handler.renamed_to = %(renamed_to_1)s::VARCHAR
+--> billhook_handler: all rows
 
 -- running/limits.py find_paused
 SELECT coalesce(billhook.billhook_handler.renamed_to, billhook.billhook_handler.name) AS name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error
@@ -2126,9 +2126,6 @@ UPDATE billhook.billhook_handler SET paused_error=%(paused_error)s::VARCHAR WHER
 --> billhook_handler: all rows
 
 -- running/limits.py pause
-INSERT INTO billhook.billhook_handler (name, paused_at, paused_why) VALUES (%(name)s::VARCHAR, %(paused_at)s::TIMESTAMP WITH TIME ZONE, %(paused_why)s::VARCHAR) RETURNING billhook.billhook_handler.id
-
--- running/limits.py pause
 SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at, billhook.billhook_handler.renamed_to
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name IN (SELECT %(param_1)s::VARCHAR AS anon_1 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to
@@ -2142,8 +2139,14 @@ WHERE billhook.billhook_handler.name = %(param_1)s::VARCHAR), %(param_1)s::VARCH
 --> billhook_handler: billhook_handler_name_key
 
 -- running/limits.py pause
-UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
---> billhook_handler: billhook_handler_pkey
+-- running/limits.py pause_renamed
+INSERT INTO billhook.billhook_handler (name) VALUES (%(name)s::VARCHAR) RETURNING billhook.billhook_handler.id
+
+-- running/limits.py pause_renamed
+SELECT coalesce(billhook.billhook_handler.renamed_to, billhook.billhook_handler.name) AS own, billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at, billhook.billhook_handler.renamed_to
+FROM billhook.billhook_handler
+WHERE coalesce(billhook.billhook_handler.renamed_to, billhook.billhook_handler.name) = ANY (%(param_1)s::TEXT[])
+--> billhook_handler: all rows
 
 -- running/limits.py resume
 UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.name IN (SELECT %(param_1)s::VARCHAR AS anon_1 UNION SELECT coalesce((SELECT billhook.billhook_handler.renamed_to
@@ -2254,7 +2257,7 @@ UPDATE billhook.run SET runs_alone=%(runs_alone)s::INTEGER WHERE billhook.run.id
 -- running/runs.py _write_results
 UPDATE billhook.run SET state=anon_1.new_state, attempts=anon_1.attempt, due_at=CASE WHEN (billhook.run.not_before > coalesce(anon_1.retry_at, billhook.run.due_at)) THEN billhook.run.not_before ELSE coalesce(anon_1.retry_at, billhook.run.due_at) END, not_before=coalesce(anon_1.postponed_to, billhook.run.not_before), queued=0, last_error=anon_1.error, finished_at=CASE WHEN (anon_1.ended_at < (SELECT billhook.billhook_watermark.finished_at
 FROM billhook.billhook_watermark)) THEN (SELECT billhook.billhook_watermark.finished_at
-FROM billhook.billhook_watermark) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, uncounted_attempts=(billhook.run.uncounted_attempts + anon_1.is_uncounted), postponements=(billhook.run.postponements + CASE WHEN (anon_1.postponed_to IS NULL) THEN 0 ELSE 1 END), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, postponed_to TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_uncounted INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
+FROM billhook.billhook_watermark) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, uncounted_attempts=CASE WHEN (billhook.run.uncounted_attempts + anon_1.is_uncounted > anon_1.attempt) THEN anon_1.attempt ELSE billhook.run.uncounted_attempts + anon_1.is_uncounted END, postponements=(billhook.run.postponements + CASE WHEN (anon_1.postponed_to IS NULL) THEN 0 ELSE 1 END), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, postponed_to TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_uncounted INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 --> billhook_watermark: all rows
 --> run: run_claim_idx
 

@@ -2294,14 +2294,16 @@ WHERE billhook_handler.paused_at IS NOT NULL AND billhook_handler.name IN (SELEC
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/limits.py Limiter._read
-INSERT INTO billhook_handler (name) VALUES (?)
-
--- running/limits.py Limiter._read
 SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error, billhook_handler.failures, billhook_handler.next_start_at, billhook_handler.renamed_to
 FROM billhook_handler
 WHERE billhook_handler.name IN (SELECT value FROM json_each(?))
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- running/limits.py Limiter._read
+-- running/limits.py pause
+-- running/limits.py pause_renamed
+INSERT INTO billhook_handler (name) VALUES (?)
 
 -- running/limits.py Limiter._write
 UPDATE billhook_handler SET failures=? WHERE billhook_handler.id = ?
@@ -2311,9 +2313,9 @@ UPDATE billhook_handler SET failures=? WHERE billhook_handler.id = ?
 UPDATE billhook_handler SET next_start_at=? WHERE billhook_handler.id = ?
 --> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
 
--- running/limits.py Limiter._write
-UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=?, failures=? WHERE billhook_handler.id = ?
---> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
+-- running/limits.py _pause
+UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=? WHERE billhook_handler.name = ? OR billhook_handler.renamed_to = ?
+--> SCAN billhook_handler
 
 -- running/limits.py find_paused
 SELECT coalesce(billhook_handler.renamed_to, billhook_handler.name) AS name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error
@@ -2334,9 +2336,6 @@ UPDATE billhook_handler SET paused_error=? WHERE billhook_handler.paused_error I
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/limits.py pause
-INSERT INTO billhook_handler (name, paused_at, paused_why) VALUES (?, ?, ?)
-
--- running/limits.py pause
 SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error, billhook_handler.failures, billhook_handler.next_start_at, billhook_handler.renamed_to
 FROM billhook_handler
 WHERE billhook_handler.name IN (SELECT ? AS anon_1 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
@@ -2353,9 +2352,12 @@ WHERE billhook_handler.name = ?), ?))
 --> SCAN billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
--- running/limits.py pause
-UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=? WHERE billhook_handler.id = ?
---> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
+-- running/limits.py pause_renamed
+SELECT coalesce(billhook_handler.renamed_to, billhook_handler.name) AS own, billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error, billhook_handler.failures, billhook_handler.next_start_at, billhook_handler.renamed_to
+FROM billhook_handler
+WHERE coalesce(billhook_handler.renamed_to, billhook_handler.name) IN (SELECT value FROM json_each(?))
+--> SCAN billhook_handler
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/limits.py resume
 UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=?, failures=? WHERE billhook_handler.name IN (SELECT ? AS anon_1 UNION SELECT coalesce((SELECT billhook_handler.renamed_to
@@ -2497,7 +2499,7 @@ WHERE run.id IN (SELECT value FROM json_each(?)) AND (run.state IN ('running') O
 -- running/runs.py _write_results
 UPDATE run SET state=?, attempts=?, due_at=CASE WHEN (run.not_before > coalesce(?, run.due_at)) THEN run.not_before ELSE coalesce(?, run.due_at) END, not_before=coalesce(?, run.not_before), queued=0, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_watermark.finished_at
 FROM billhook_watermark)) THEN (SELECT billhook_watermark.finished_at
-FROM billhook_watermark) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attempts=(run.uncounted_attempts + ?), postponements=(run.postponements + CASE WHEN (? IS NULL) THEN 0 ELSE 1 END), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
+FROM billhook_watermark) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attempts=CASE WHEN (run.uncounted_attempts + ? > ?) THEN ? ELSE run.uncounted_attempts + ? END, postponements=(run.postponements + CASE WHEN (? IS NULL) THEN 0 ELSE 1 END), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN billhook_watermark
 --> SCAN billhook_watermark
