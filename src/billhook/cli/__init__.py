@@ -108,7 +108,9 @@ class _CommandLine(BillhookGroup):
             if error.option_name in ("--host", "--port") and any(
                 one.name == "bind" for one in command.params
             ):
-                raise click.NoSuchOption(error.option_name, None, ["--bind"], error.ctx) from None
+                # In words: newer releases of click name only what is spelt alike.
+                text = f"No such option {error.option_name!r}. Did you mean '--bind'?"
+                raise click.NoSuchOption(error.option_name, text, ctx=error.ctx) from None
             raise
 
     def _load(self, name: str) -> click.Command:
