@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from billhook.settings import Settings
     from billhook.signing.source import Source
 
+_READ_ELSEWHERE = ("secrets_file", "notify_file", "api_refresh_token_file", "metrics_token_file")
+"""The options for files that other checks read, which say if one is missing."""
 _FEW_CHARACTERS = 8
 _GOOD_BYTES = 24
 _MOST_TOLERANCE_SECONDS = 900
@@ -96,7 +98,7 @@ def secret_file_findings(settings: Settings) -> Iterator[Finding]:
         try:
             path.open("rb").close()
         except OSError as error:
-            if option.attribute not in ("secrets_file", "notify_file"):  # those are read by other checks
+            if option.attribute not in _READ_ELSEWHERE:
                 yield Finding(
                     "error", "secret-file-missing",
                     f"{option.key} {shown_path(name)} cannot be read: {error.strerror}",
