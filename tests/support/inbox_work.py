@@ -21,7 +21,7 @@ from billhook.inbox import (
 from billhook.inbox.counting import unconsumed
 from billhook.inbox.counting.counts import Counts
 from billhook.inbox.counting.retention import Cutoffs
-from billhook.inbox.operating import actions, operations, postpone, subscriptions, takeover
+from billhook.inbox.operating import actions, holds, operations, postpone, subscriptions, takeover
 from billhook.inbox.reading import deliveries, search_scope, searches, worker_list
 from billhook.inbox.reading import handler_shares as shares
 from billhook.inbox.reading.compared_deliveries import read_compared
@@ -185,6 +185,8 @@ def limit_handlers(inbox: Inbox) -> None:
     inbox.resume_handler("rated")
     inbox.record_worker(WorkerRecord("a", "worker", 1, NOON), at(217))
     inbox.worker_seen_at()
+    holds.hold_worker(inbox, "a", at(217))
+    holds.resume_worker(inbox, "a")
     inbox.record_stopping("a")
     inbox.record_stop("a")
     inbox.record_worker(WorkerRecord("b", "worker", 1, NOON), at(218))

@@ -42,7 +42,7 @@ _COMMANDS = {
     "subscribe": "Subscribe a URL to every event type that has a handler.",
     "subscriptions": "List what billhook has subscribed; forget one.",
     "worker": "Call the handlers of received deliveries.",
-    "workers": "List the workers of the last day, and what each runs now.",
+    "workers": "List the workers of the last day, and what each runs now; hold and resume them.",
 }
 """Each command, and what the list of commands says of it."""
 _MODULES = {

@@ -211,7 +211,7 @@ def snooze(ids: tuple[str, ...], duration: timedelta | None, more: int | None, r
     """Snooze issues: nothing is sent about them, and they are no reason for a warning.
 
     Each comes back by itself, as an issue that opens: at its time, unless nothing of it is left, or when it
-    has happened N more times, whatever is first. What is critical is shown all the same.
+    has happened N more times, if that is earlier. What is critical is shown all the same.
 
     \b
     Examples:

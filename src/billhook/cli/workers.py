@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 
@@ -9,17 +10,20 @@ import click
 
 from billhook.basics.printable import printable
 from billhook.cli.context import open_inbox
-from billhook.cli.output import print_json, print_table
-from billhook.cli.params import as_json
+from billhook.cli.output import CliError, print_json, print_table
+from billhook.cli.params import TEXT, DefaultGroup, as_json
+from billhook.cli.selection import recording
 from billhook.clock import format_ago, format_duration
-from billhook.inbox.reading.worker_list import ListedWorker, list_workers
+from billhook.inbox.operating.holds import HOLDABLE, hold_worker, named, place_of, resume_worker
+from billhook.inbox.reading.worker_list import ListedWorker, WorkerState, list_workers
 from billhook.inbox.watching.disagreements import read_disagreement
 
+_names = click.argument("names", type=TEXT, nargs=-1, required=True, metavar="WORKER...")
 
-@click.command()
-@as_json
-def workers(as_json: bool) -> None:
-    """List the workers of the last day, and what each runs now.
+
+@click.group(cls=DefaultGroup, default="list", subcommand_metavar="| COMMAND [ARGS]...")
+def workers() -> None:
+    """List the workers of the last day, and what each runs now (the default); hold and resume workers.
 
     A worker is lost if its process is gone or it was not seen for a minute, and it did not stop in order: it
     was killed, crashed, or its machine is gone. Restarts are those after a worker that was lost, of the last
@@ -29,6 +33,18 @@ def workers(as_json: bool) -> None:
     Examples:
       billhook workers
       billhook workers --json | jq '.[] | select(.state == "lost")'
+      billhook workers hold web-1:4711
+    """
+
+
+@workers.command("list", short_help="List the workers of the last day.")
+@as_json
+def list_(as_json: bool) -> None:
+    """List the workers of the last day, and what each runs now.
+
+    \b
+    Example:
+      billhook workers list --json | jq '.[] | select(.state == "held")'
     """
     with open_inbox() as inbox:
         now = inbox.now()
@@ -64,3 +80,65 @@ def _what(one: ListedWorker, now: datetime) -> str | None:
     since = "" if first.started_at is None else f", since {format_ago(first.started_at, now)}"
     more = f"; {waiting:,} more are claimed" if waiting else ""
     return f"{first.handler} of delivery {first.delivery_id}{since}{more}"
+
+
+@workers.command(short_help="Have workers start no run.")
+@_names
+def hold(names: tuple[str, ...]) -> None:
+    """Have workers start no run until they are resumed: given as HOST:PID, as process id, or as owner.
+
+    From its next poll on a worker reads and plans nothing, and claims nothing; what it runs goes on, and what
+    it has claimed and not started is left to others. They plan as if it were not there. A worker that is
+    started anew is not held.
+
+    \b
+    Example:
+      billhook workers hold web-1:4711
+    """
+    _change(names, "hold")
+
+
+@workers.command(short_help="Have held workers start runs again.")
+@_names
+def resume(names: tuple[str, ...]) -> None:
+    """Have held workers start runs again, at once.
+
+    \b
+    Example:
+      billhook workers resume web-1:4711
+    """
+    _change(names, "resume")
+
+
+def _change(names: tuple[str, ...], what: str) -> None:
+    with open_inbox() as inbox:
+        now = inbox.now()
+        listed = list_workers(inbox, now)
+        found = [_find(listed, name) for name in names]  # all are checked before the first is changed
+        for one in found:
+            place, is_held = place_of(one), one.state is WorkerState.HELD
+            if is_held is (what == "hold"):
+                click.echo(f"{place} {'was held already' if is_held else 'was not held'}")
+                continue
+            with recording(inbox, what, f"worker {place}"):
+                if what == "hold":
+                    hold_worker(inbox, one.owner, now)
+                else:
+                    resume_worker(inbox, one.owner)
+            click.echo(f"{place} {'starts runs again' if is_held else 'starts no run from its next poll on'}")
+        inbox.waker.wake()
+
+
+def _find(listed: Sequence[ListedWorker], name: str) -> ListedWorker:
+    found = named(listed, name)
+    if not found:
+        raise CliError(f"there is no live worker {printable(name)}: see `billhook workers`")
+    if len(found) > 1:
+        places = ", ".join(map(place_of, found))
+        raise CliError(printable(f"{name} is of {len(found)} workers, write one of them: {places}"))
+    if found[0].engine not in HOLDABLE:
+        raise CliError(
+            f"{printable(name)} is a worker of {found[0].engine}, which gives it its runs: hold it there, or "
+            "pause handlers"
+        )
+    return found[0]

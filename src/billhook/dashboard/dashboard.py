@@ -54,6 +54,8 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/handlers/pause", "pause", handlers.pause, "POST"),
     ("/handlers/resume", "resume", handlers.resume, "POST"),
     ("/workers", "workers", workers.show_workers, "GET"),
+    ("/workers/hold", "hold", workers.hold, "POST"),
+    ("/workers/resume", "resume_worker", workers.resume, "POST"),
     ("/actions", "actions", actions.show_actions, "GET"),
     ("/health", "health", health.show_health, "GET"),
 )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from flask import Response
+from flask import Response, abort, request, url_for
 
 from billhook.dashboard.context import DashboardContext
-from billhook.inbox.reading.worker_list import WorkerState, list_workers
+from billhook.inbox.operating.holds import HOLDABLE, hold_worker, place_of, resume_worker
+from billhook.inbox.reading.worker_list import ListedWorker, WorkerState, list_workers
 from billhook.inbox.watching.disagreements import read_disagreement
 
-_TONES = {WorkerState.RUNNING: "good", WorkerState.LOST: "warn", WorkerState.STOPPED: "quiet"}
+_TONES = {
+    WorkerState.RUNNING: "good",
+    WorkerState.HELD: "warn",
+    WorkerState.LOST: "warn",
+    WorkerState.STOPPED: "quiet",
+}
 
 
 def show_workers(context: DashboardContext) -> Response:
@@ -22,4 +28,40 @@ def show_workers(context: DashboardContext) -> Response:
         workers=[one for one in found if one.ended_at is None],
         ended=[one for one in found if one.ended_at is not None],
         tones=_TONES,
+        holdable=HOLDABLE,
     )
+
+
+def hold(context: DashboardContext) -> Response:
+    """Have a worker start no run, and return to the page."""
+    one = _named(context)
+    if one.state is WorkerState.HELD:
+        return _back(context, one, "was held already.", "warn")
+    with context.recorded("hold", f"worker {place_of(one)}"):
+        hold_worker(context.inbox, one.owner, context.now)
+    return _back(context, one, "starts no run from its next poll on.", "warn")
+
+
+def resume(context: DashboardContext) -> Response:
+    """Have a held worker start runs again, and return to the page."""
+    one = _named(context)
+    if one.state is not WorkerState.HELD:
+        return _back(context, one, "was not held.", "warn")
+    with context.recorded("resume", f"worker {place_of(one)}"):
+        resume_worker(context.inbox, one.owner)
+    return _back(context, one, "starts runs again.", "good")
+
+
+def _back(context: DashboardContext, one: ListedWorker, notice: str, tone: str) -> Response:
+    context.inbox.waker.wake()
+    return context.pages.redirect(url_for(".workers"), f"{place_of(one)} {notice}", tone)
+
+
+def _named(context: DashboardContext) -> ListedWorker:
+    """Return the live worker that the form names; another one is a bad request."""
+    owner = request.form.get("owner", "")
+    alive = (one for one in list_workers(context.inbox, context.now) if one.ended_at is None)
+    found = next((one for one in alive if one.owner == owner and one.engine in HOLDABLE), None)
+    if found is None:
+        abort(400, "There is no such worker alive that can be held.")
+    return found

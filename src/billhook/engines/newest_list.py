@@ -176,6 +176,8 @@ class NewestList:
         for each in live:
             if self.own is None or each.number <= (self.number or 0):
                 break
+            if each.is_held:  # it has its handlers, and their runs are not claimed here, but plans nothing
+                continue
             alike = self.own.plans_as(each.handlers)
             if alike == EVERY_TYPE:
                 break

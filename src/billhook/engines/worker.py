@@ -122,6 +122,8 @@ class Worker(Cycle):
         self._stopping = False
         self._registration = WorkerRegistration(inbox, self._owner, engine, dispatcher.lists, threads=threads)
         self._maintenance = Maintenance(inbox, maintenance, registration=self._registration)
+        self._is_held = False
+        """Whether an operator has this worker start no run."""
         self._is_outdated = False
         """Whether the inbox has the schema of a newer release, so that no result can be stored any more."""
         self._polled_at, self._next_poll_at = time.monotonic(), 0.0
@@ -285,7 +287,10 @@ class Worker(Cycle):
         # Nothing is read that could not be planned and claimed now: other workers may have capacity for it.
         reading = self._pacing.rows if capacity and not ordinary_blocked else 0
         new_deliveries, next_times, full = self._read(reading)
-        if reading:
+        self._note_held(next_times)
+        if self._is_held:
+            new_deliveries, full, capacity = [], False, 0
+        elif reading:
             self._lists.read_at = self._dispatcher.clock.now()
         ordinary, readings = next_times.apart()
         now = self._dispatcher.clock.now()
@@ -297,7 +302,7 @@ class Worker(Cycle):
         )
         mode = ClaimMode.ORDINARY
         suspect_due = next_times.suspect_at is not None and next_times.suspect_at <= now
-        if not self._stopping and (suspect_due or suspects.active):
+        if not (self._stopping or self._is_held) and (suspect_due or suspects.active):
             mode = suspects.next_mode(self._started(), suspect_due=suspect_due, ordinary_due=ordinary_due)
         if mode is ClaimMode.ORDINARY:
             if ordinary_blocked:
@@ -308,7 +313,7 @@ class Worker(Cycle):
             # Queued runs would start beside the suspect, and be lost with it.
             if not suspects.running:
                 leases.release_later(self._handlers.cancel_queued() + self._own_readers.cancel_queued())
-        reads = mode is ClaimMode.ORDINARY and not (self._stopping or ordinary_blocked)
+        reads = mode is ClaimMode.ORDINARY and not (self._stopping or self._is_held or ordinary_blocked)
         claiming = capacity > 0 and (ordinary_due or mode is ClaimMode.A_SUSPECT)
         claiming = claiming or bool(reads and readings and self._seconds_to_reading(readings, now) == 0.0)
         return (
@@ -329,6 +334,17 @@ class Worker(Cycle):
             ),
             claiming,
         )
+
+    def _note_held(self, next_times: NextTimes) -> None:
+        """Note whether this worker is held; release what it has claimed and not started, when that begins."""
+        is_held = self._owner in next_times.held
+        if is_held and not self._is_held:
+            self._leases.release_later(self._handlers.cancel_queued() + self._own_readers.cancel_queued())
+        if is_held is not self._is_held:
+            text = "worker %s: an operator %s it"
+            verb = "holds" if is_held else "resumed"
+            logger.info(text, self._owner, verb, extra=fields(cause="operator"))
+        self._is_held = is_held
 
     def _seconds_to_reading(self, readings: Mapping[str, datetime], now: datetime) -> float | None:
         """Return the seconds until a reading may be claimed; None without one that the readers could take."""
@@ -358,10 +374,18 @@ class Worker(Cycle):
         if next_times.suspect_at is not None and next_times.suspect_at > now:
             others.append((next_times.suspect_at - now).total_seconds())
         # What is due cannot be claimed now: an attempt that ends wakes the worker up.
-        blocked = not leases.capacity() or (suspects.active and suspects.blocks_ordinary(leases.runs.keys()))
+        blocked = (
+            self._is_held
+            or not leases.capacity()
+            or (suspects.active and suspects.blocks_ordinary(leases.runs.keys()))
+        )
         ordinary, readings = next_times.apart()
         due_at = None if blocked else ordinary.due_at
-        if readings and not (suspects.active and suspects.blocks_ordinary(leases.runs.keys())):
+        if (
+            readings
+            and not self._is_held
+            and not (suspects.active and suspects.blocks_ordinary(leases.runs.keys()))
+        ):
             seconds = self._seconds_to_reading(readings, now)
             # Not at once: another worker has locked what is due and was not claimed.
             others.append(None if seconds is None else max(seconds, READING_LOCKED_SECONDS))

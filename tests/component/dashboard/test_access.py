@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from datetime import UTC, datetime
 
 import pytest
 from flask import abort, redirect
@@ -13,6 +14,7 @@ from billhook import Billhook
 from billhook.dashboard import Dashboard
 from billhook.errors import ConfigError
 from billhook.extension import get_state
+from billhook.inbox import WorkerRecord
 from billhook.inbox.operating.actions import list_actions
 from support.apps import deliver
 from support.dashboard import ORIGIN, PAGES, Site
@@ -30,6 +32,8 @@ ACTIONS = {
     "failures/<issue_id>/ack": {"why": "ticket 7"},
     "failures/<issue_id>/resolve": {},
     "failures/<issue_id>/snooze": {"duration": "2h"},
+    "workers/hold": {"owner": "w"},
+    "workers/resume": {"owner": "w"},
     "handlers/pause": {"handler": "shop.book"},
     "handlers/resume": {"handler": "shop.book"},
 }
@@ -43,6 +47,8 @@ def failing(site):
         made = site(**more)
         made.broken.append(KeyError("no ledger"))
         made.deliver()
+        now = datetime.now(UTC)
+        made.inbox.record_worker(WorkerRecord("w", "worker", 1, now, host="web-1", pid=7), now)
         return made
 
     return make
@@ -162,7 +168,8 @@ def test_control_the_same_form_with_all_of_that_is_taken(failing, action):
     response = made.post(path_of(made, action), **ACTIONS[action])
 
     assert response.status_code == (200 if action == "deliveries/replay" else 303)
-    if action not in ("deliveries/replay", "handlers/resume"):  # it only counts; it was not paused
+    # It only counts; it was not paused or held.
+    if action not in ("deliveries/replay", "handlers/resume", "workers/resume"):
         assert state_of(made) != before
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 
 from billhook.dashboard import handlers as pages
+from billhook.inbox import WorkerRecord
 from billhook.inbox.operating.actions import list_actions
 from billhook.inbox.operating.operations import replay
 from billhook.inbox.reading.deliveries import details
@@ -508,6 +509,35 @@ def test_the_content_of_a_delivery_is_erased(failing, where):
     assert again == "Nothing was erased: there is no content."
     assert "It is erased: only its key is kept." in failing.text("deliveries/1")
     assert [each[1:] for each in recorded(failing)][1] == ("erase", "1", 1)
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+
+def test_a_worker_is_held_and_resumed(failing):
+    now = datetime.now(UTC)
+    failing.inbox.record_worker(WorkerRecord("w", "worker", 3, now, host="web-1", pid=7), now)
+    failing.inbox.record_worker(WorkerRecord("c", "celery", 3, now, host="web-1", pid=8), now)
+
+    before = failing.get("workers").text
+    held = failing.act("workers/hold", owner="w")
+    shown = " ".join(failing.text("workers").split())
+    again = failing.act("workers/hold", owner="w")
+    resumed = failing.act("workers/resume", owner="w")
+    not_again = failing.act("workers/resume", owner="w")
+    refused = [failing.post("workers/hold", owner=owner).status_code for owner in ("c", "unheard of")]
+
+    assert before.count(">Hold<") == 1  # Celery gives its workers their runs
+    assert held == "web-1:7 starts no run from its next poll on."
+    assert re.search(r"web-1 worker, pid 7 held just now", shown)
+    assert again == "web-1:7 was held already."
+    assert resumed == "web-1:7 starts runs again."
+    assert not_again == "web-1:7 was not held."
+    assert refused == [400, 400]
+    assert [row[1:3] for row in recorded(failing)] == [
+        ("resume", "worker web-1:7"),
+        ("hold", "worker web-1:7"),
+    ]
 
 
 # --- handlers -------------------------------------------------------------------------------------

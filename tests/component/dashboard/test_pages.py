@@ -607,6 +607,6 @@ def test_workers_have_a_page_with_what_each_runs(site):
     text = " ".join(made.text("workers").split())
 
     assert "No worker was seen in the last minute." in empty
-    assert "<b>runs worker, pid 7 running 5 s 1 of 4 shop.book of 1 just now" in text
+    assert "<b>runs worker, pid 7 running 5 s 2 1 of 4 shop.book of 1 just now" in text
     assert "<b>lost worker, pid 7 lost 10 min ago" in text.partition("Ended in the last day")[2]
     assert "<b>" not in made.get("workers").text

@@ -27,6 +27,7 @@ class WorkerState(StrEnum):
     """The state of a worker."""
 
     RUNNING = "running"
+    HELD = "held"  # it runs, and an operator has it start no run
     LOST = "lost"  # it was killed, crashed, or its machine was lost
     STOPPED = "stopped"  # in order
 
@@ -59,6 +60,7 @@ class ListedWorker:
     seen_at: datetime
     stopped_at: datetime | None
     died_at: datetime | None
+    held_at: datetime | None
     restarts: int
     claimed: int
     runs: tuple[WorkerRun, ...]
@@ -66,7 +68,8 @@ class ListedWorker:
     @property
     def ended_at(self) -> datetime | None:
         """When it stopped, or was seen last before it was lost; None while it runs."""
-        return None if self.state is WorkerState.RUNNING else self.stopped_at or self.died_at or self.seen_at
+        alive = self.state in (WorkerState.RUNNING, WorkerState.HELD)
+        return None if alive else self.stopped_at or self.died_at or self.seen_at
 
     @property
     def running(self) -> int:
@@ -101,7 +104,9 @@ def list_workers(inbox: Inbox, now: datetime) -> list[ListedWorker]:
 def _state(row: Any, now: datetime) -> WorkerState:
     if row["stopped_at"] is not None:
         return WorkerState.STOPPED
-    return WorkerState.RUNNING if is_alive(row, now) else WorkerState.LOST
+    if not is_alive(row, now):
+        return WorkerState.LOST
+    return WorkerState.RUNNING if row["held_at"] is None else WorkerState.HELD
 
 
 def _restarts(rows: Sequence[Any]) -> Counter[str]:

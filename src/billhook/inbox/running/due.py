@@ -71,6 +71,8 @@ class NextTimes(NamedTuple):
     """When the first run of each handler may be claimed, by the name that it is stored under."""
     suspects: Mapping[str, datetime] = {}
     """The same of suspects."""
+    held: frozenset[str] = frozenset()
+    """The owners that an operator holds: they start no run."""
 
     def names_due(self, now: datetime) -> list[str]:
         """Return the handlers of which an ordinary run may be claimed, the longest waiting first."""
@@ -83,7 +85,7 @@ class NextTimes(NamedTuple):
         suspects = {name: at for name, at in self.suspects.items() if which(name)}
         moments = (*due.values(), *([] if self.lease_ends_at is None else [self.lease_ends_at]))
         first, suspect_at = min(moments, default=None), min(suspects.values(), default=None)
-        return NextTimes(first, suspect_at, self.lease_ends_at, due, suspects)
+        return NextTimes(first, suspect_at, self.lease_ends_at, due, suspects, self.held)
 
     def apart(self) -> tuple[NextTimes, dict[str, datetime]]:
         """Return the times without readings that are due, and when those are; suspects stay in the times."""
@@ -106,6 +108,7 @@ _FIRST = """SELECT '{state}' AS kind, handler, (
 _OF_HANDLERS = """
     UNION ALL SELECT 'paused', name, paused_at FROM $billhook_handler WHERE paused_at IS NOT NULL
     UNION ALL SELECT 'start', name, next_start_at FROM $billhook_handler WHERE next_start_at IS NOT NULL
+    UNION ALL SELECT 'held', owner, held_at FROM $billhook_worker WHERE held_at IS NOT NULL
 """
 
 
@@ -156,8 +159,9 @@ def next_times(
     lease_ends_at = min(found["running"].values(), default=None)
     moments = (*due.values(), *found["running"].values())
     return NextTimes(
-        min(moments, default=None), min(suspects.values(), default=None), lease_ends_at, due, suspects
-    )
+        min(moments, default=None), min(suspects.values(), default=None), lease_ends_at, due, suspects,
+        frozenset(found["held"]),
+    )  # fmt: skip
 
 
 def _unless_limited(

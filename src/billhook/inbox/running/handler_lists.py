@@ -33,12 +33,14 @@ UNKNOWN_TYPES = ""
 """Stands for the event types without a model in the place of a type, which is never empty."""
 KEPT_LISTS = 1_000
 _ALIVE = (worker.c.stopped_at.is_(None), worker.c.list_id.is_not(None))
+_MAY_PLAN = (*_ALIVE, worker.c.held_at.is_(None))
+"""A worker that is held has its handlers, but plans nothing: no other waits for it."""
 NEWEST_LIST = (
     select(func.max(worker.c.list_id))
-    .where(*_ALIVE, worker.c.seen_at > bindparam("alive_since", type_=UtcDateTime))
+    .where(*_MAY_PLAN, worker.c.seen_at > bindparam("alive_since", type_=UtcDateTime))
     .scalar_subquery()
 )
-"""The number of the newest list of processes that were seen since `alive_since`; NULL if there is none."""
+"""The number of the newest list of processes that were seen since `alive_since` and may plan, or NULL."""
 
 
 class TypeFilter(NamedTuple):
@@ -148,12 +150,16 @@ class HandlerList:
 
 
 class LiveList(NamedTuple):
-    """A list of live processes; when one planned or had nothing to, and since when there is always one."""
+    """A list of live processes; when one planned or had nothing to, and since when there is always one.
+
+    `is_held`: an operator holds each of these processes, so that none of them plans.
+    """
 
     number: int
     handlers: HandlerList
     planned_at: datetime | None
     live_since: datetime
+    is_held: bool = False
 
 
 def list_number(connection: Connection, own: HandlerList, now: datetime) -> int:
@@ -185,14 +191,17 @@ def _forget_old(connection: Connection, number: int) -> None:
 
 def read_live_lists(connection: Connection, now: datetime) -> list[LiveList]:
     """Return the lists of live processes, the newest first."""
-    alive = select(worker.c.list_id).where(*_ALIVE, worker.c.seen_at > now - WORKER_SILENT_AFTER)
-    query = select(
-        handler_list.c.id, handler_list.c.content, handler_list.c.planned_at, handler_list.c.live_since
-    ).where(handler_list.c.id.in_(alive))
+    alive, planning = (
+        select(worker.c.list_id).where(*which, worker.c.seen_at > now - WORKER_SILENT_AFTER)
+        for which in (_ALIVE, _MAY_PLAN)
+    )
+    own = handler_list.c
+    may_plan = own.id.in_(planning).label("may_plan")
+    query = select(own.id, own.content, own.planned_at, own.live_since, may_plan).where(own.id.in_(alive))
     return [
-        LiveList(number, HandlerList.parse(content), planned_at, live_since)
-        for number, content, planned_at, live_since in connection.execute(
-            query.order_by(handler_list.c.id.desc())
+        LiveList(number, HandlerList.parse(content), planned_at, live_since, not may_plan)
+        for number, content, planned_at, live_since, may_plan in connection.execute(
+            query.order_by(own.id.desc())
         )
     ]
 

@@ -1,7 +1,7 @@
 """Runs that are not to be called before a time, which an operator or their handler has said.
 
 `due_at` alone says when a run may be claimed, so that every claim and poll reads one index. `not_before` is
-the earliest time that whatever makes a run due may write there: the run before it in an order, the reset of
+the earliest time that what makes a run due may write there: the run before it in an order, the reset of
 times that are too far, the late result of an attempt that was taken for lost. A claim clears it: the time has
 come then, and what becomes of that attempt, be it that its worker dies, is due by its own rules.
 """

@@ -190,6 +190,8 @@ worker = Table(
     Column("stopped_at", UtcDateTime),
     # When it had died at the latest, if that is proven; of another one that died nothing is seen any more.
     Column("died_at", UtcDateTime),
+    # Since when it starts no run, as an operator has said; NULL while it may.
+    Column("held_at", UtcDateTime),
 )
 # The lists of handlers that processes plan by: see billhook.inbox.running.handler_lists.
 handler_list = Table(
@@ -347,6 +349,8 @@ _partial("delivery_failed_idx", FAILED, delivery.c.state, delivery.c.id)
 _partial("delivery_conflict_idx", CONFLICTING, delivery.c.id)
 for _identifier in IDENTIFIERS:
     _partial(f"delivery_{_identifier.name}_idx", _identifier.is_not(None), _identifier, delivery.c.id)
+# Each poll reads it, and workers that die again and again leave many rows.
+_partial("billhook_worker_held_idx", worker.c.held_at.is_not(None), worker.c.owner, worker.c.held_at)
 _partial("run_claim_idx", CLAIMABLE, run.c.state, run.c.handler, run.c.due_at, run.c.id)
 _partial("run_dead_idx", DEAD_RUN, run.c.handler, run.c.finished_at)
 _partial("run_alone_idx", SUSPECT, run.c.due_at)

@@ -57,6 +57,7 @@ def _processes(connection: Connection, now: datetime) -> list[_Process]:
         .join(handler_list, handler_list.c.id == worker.c.list_id)
         .outerjoin(release, release.c.id == worker.c.release_id)
         .where(worker.c.stopped_at.is_(None), worker.c.seen_at > now - WORKER_SILENT_AFTER)
+        .where(worker.c.held_at.is_(None))
         .order_by(handler_list.c.id.desc(), worker.c.started_at)
     )
     rows = connection.execute(query).all()

@@ -263,7 +263,7 @@ def change_issue(
     """Acknowledge, resolve, snooze or open an issue for an operator; False if there is no such issue.
 
     `who` changes it or, of an issue that is acknowledged, works on it. One that is snoozed comes back at
-    `until`, after 30 days by default, or when it has happened `more` times since: whatever is first.
+    `until`, after 30 days by default, or when it has happened `more` times since, if that is earlier.
     """
     if state is IssueState.SNOOZED and until is None:
         until = now + _LONGEST_UNTIL_MORE

@@ -651,6 +651,14 @@ FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received', 'quarantined', 'planned', 'dead')
 --> delivery: delivery_pkey
 
+-- operating/holds.py hold_worker
+UPDATE billhook.billhook_worker SET held_at=%(held_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.stopped_at IS NULL
+--> billhook_worker: billhook_worker_pkey
+
+-- operating/holds.py resume_worker
+UPDATE billhook.billhook_worker SET held_at=%(held_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR AND billhook.billhook_worker.held_at IS NOT NULL
+--> billhook_worker: billhook_worker_pkey
+
 -- operating/operations.py _discard
 DELETE FROM billhook.run WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
 --> run: run_alone_idx
@@ -1324,7 +1332,9 @@ WHERE billhook.delivery.state IN ('received', 'planned')
 SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) FROM billhook.run WHERE delivery_id = %(delivery_id)s::BIGINT AND state IN ('due', 'running') GROUP BY 1, 2
     UNION ALL SELECT 'paused', name, paused_at FROM billhook.billhook_handler WHERE paused_at IS NOT NULL
     UNION ALL SELECT 'start', name, next_start_at FROM billhook.billhook_handler WHERE next_start_at IS NOT NULL
+    UNION ALL SELECT 'held', owner, held_at FROM billhook.billhook_worker WHERE held_at IS NOT NULL
 --> billhook_handler: all rows
+--> billhook_worker: billhook_worker_held_idx
 --> run: run_delivery_id_handler_key
 
 -- running/due.py next_times
@@ -1347,7 +1357,9 @@ WITH RECURSIVE due (handler) AS (
 ) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM billhook.run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
     UNION ALL SELECT 'paused', name, paused_at FROM billhook.billhook_handler WHERE paused_at IS NOT NULL
     UNION ALL SELECT 'start', name, next_start_at FROM billhook.billhook_handler WHERE next_start_at IS NOT NULL
+    UNION ALL SELECT 'held', owner, held_at FROM billhook.billhook_worker WHERE held_at IS NOT NULL
 --> billhook_handler: all rows
+--> billhook_worker: billhook_worker_held_idx
 --> run: run_alone_idx
 --> run: run_claim_idx
 
@@ -1980,7 +1992,7 @@ UPDATE billhook.billhook_handler SET renamed_to=%(renamed_to)s::VARCHAR WHERE bi
 -- running/former_names.py record_former_names
 SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
 FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1
 --> billhook_worker: billhook_worker_seen_at_idx
 
 -- running/handler_lists.py _forget_old
@@ -2025,11 +2037,13 @@ WHERE billhook.billhook_handler_list.id = %(id_1)s::BIGINT AND (billhook.billhoo
 --> billhook_handler_list: billhook_handler_list_pkey
 
 -- running/handler_lists.py read_live_lists
-SELECT billhook.billhook_handler_list.id, billhook.billhook_handler_list.content, billhook.billhook_handler_list.planned_at, billhook.billhook_handler_list.live_since
+SELECT billhook.billhook_handler_list.id, billhook.billhook_handler_list.content, billhook.billhook_handler_list.planned_at, billhook.billhook_handler_list.live_since, billhook.billhook_handler_list.id IN (SELECT billhook.billhook_worker.list_id
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(seen_at_1)s::TIMESTAMP WITH TIME ZONE) AS may_plan
 FROM billhook.billhook_handler_list
 WHERE billhook.billhook_handler_list.id IN (SELECT billhook.billhook_worker.list_id
 FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.seen_at > %(seen_at_1)s::TIMESTAMP WITH TIME ZONE) ORDER BY billhook.billhook_handler_list.id DESC
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.seen_at > %(seen_at_2)s::TIMESTAMP WITH TIME ZONE) ORDER BY billhook.billhook_handler_list.id DESC
 --> billhook_handler_list: billhook_handler_list_pkey
 --> billhook_worker: billhook_worker_seen_at_idx
 
@@ -2415,7 +2429,7 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 -- running/unread.py _received
 SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
 FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received') AND NOT coalesce(billhook.delivery.event_type, %(coalesce_1)s::VARCHAR) = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.delivery.id
  LIMIT %(at_most)s::INTEGER
@@ -2425,7 +2439,7 @@ WHERE billhook.delivery.state IN ('received') AND NOT coalesce(billhook.delivery
 -- running/unread.py _received
 SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
 FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id = %(delivery_id)s::BIGINT ORDER BY billhook.delivery.id
  LIMIT %(at_most)s::INTEGER
@@ -2435,7 +2449,7 @@ WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id = %(deliv
 -- running/unread.py _received
 SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
 FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received') AND coalesce(billhook.delivery.event_type, %(coalesce_1)s::VARCHAR) = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.delivery.id
  LIMIT %(at_most)s::INTEGER
@@ -2445,7 +2459,7 @@ WHERE billhook.delivery.state IN ('received') AND coalesce(billhook.delivery.eve
 -- running/unread.py _received
 SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
 FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
  LIMIT %(at_most)s::INTEGER
@@ -2520,7 +2534,7 @@ WHERE billhook.billhook_release.name = %(name_1)s::VARCHAR
 --> billhook_release: billhook_release_name_key
 
 -- running/workers.py worker_rows
-SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.pid_space, billhook.billhook_worker.pid_ticks, billhook.billhook_worker.threads, billhook.billhook_worker.seen_at, billhook.billhook_worker.stopped_at, billhook.billhook_worker.died_at, billhook.billhook_release.name AS release
+SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.pid_space, billhook.billhook_worker.pid_ticks, billhook.billhook_worker.threads, billhook.billhook_worker.seen_at, billhook.billhook_worker.stopped_at, billhook.billhook_worker.died_at, billhook.billhook_worker.held_at, billhook.billhook_release.name AS release
 FROM billhook.billhook_worker LEFT OUTER JOIN billhook.billhook_release ON billhook.billhook_release.id = billhook.billhook_worker.release_id
 WHERE billhook.billhook_worker.engine != %(engine_1)s::VARCHAR ORDER BY billhook.billhook_worker.started_at, billhook.billhook_worker.owner
 --> billhook_release: billhook_release_pkey
@@ -2667,7 +2681,7 @@ UPDATE billhook.billhook_worker SET died_at=%(died_at)s::TIMESTAMP WITH TIME ZON
 -- watching/disagreements.py _processes
 SELECT billhook.billhook_release.name, billhook.billhook_handler_list.id, billhook.billhook_handler_list.content, billhook.billhook_handler_list.live_since
 FROM billhook.billhook_worker JOIN billhook.billhook_handler_list ON billhook.billhook_handler_list.id = billhook.billhook_worker.list_id LEFT OUTER JOIN billhook.billhook_release ON billhook.billhook_release.id = billhook.billhook_worker.release_id
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.seen_at > %(seen_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.billhook_handler_list.id DESC, billhook.billhook_worker.started_at
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.seen_at > %(seen_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_worker.held_at IS NULL ORDER BY billhook.billhook_handler_list.id DESC, billhook.billhook_worker.started_at
 --> billhook_handler_list: billhook_handler_list_pkey
 --> billhook_release: billhook_release_pkey
 --> billhook_worker: billhook_worker_seen_at_idx

@@ -729,6 +729,14 @@ WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('re
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
+-- operating/holds.py hold_worker
+UPDATE billhook_worker SET held_at=? WHERE billhook_worker.owner = ? AND billhook_worker.held_at IS NULL AND billhook_worker.stopped_at IS NULL
+--> SEARCH billhook_worker USING INDEX sqlite_autoindex_billhook_worker_1 (owner=?)
+
+-- operating/holds.py resume_worker
+UPDATE billhook_worker SET held_at=? WHERE billhook_worker.owner = ? AND billhook_worker.held_at IS NOT NULL
+--> SEARCH billhook_worker USING INDEX sqlite_autoindex_billhook_worker_1 (owner=?)
+
 -- operating/operations.py _discard
 DELETE FROM run WHERE run.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
@@ -1427,9 +1435,11 @@ WHERE delivery.state IN ('received', 'planned')
 SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) FROM run WHERE delivery_id = ? AND state IN ('due', 'running') GROUP BY 1, 2
     UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
     UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
+    UNION ALL SELECT 'held', owner, held_at FROM billhook_worker WHERE held_at IS NOT NULL
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 --> SCAN billhook_handler
 --> SCAN billhook_handler
+--> SCAN billhook_worker USING COVERING INDEX billhook_worker_held_idx
 
 -- running/due.py next_times
 WITH RECURSIVE due (handler) AS (
@@ -1451,6 +1461,7 @@ WITH RECURSIVE due (handler) AS (
 ) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
     UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
     UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
+    UNION ALL SELECT 'held', owner, held_at FROM billhook_worker WHERE held_at IS NOT NULL
 --> SCAN CONSTANT ROW
 --> SEARCH run USING COVERING INDEX run_claim_idx (state=?)
 --> SCAN due
@@ -1466,6 +1477,7 @@ WITH RECURSIVE due (handler) AS (
 --> SCAN run USING INDEX run_alone_idx
 --> SCAN billhook_handler
 --> SCAN billhook_handler
+--> SCAN billhook_worker USING COVERING INDEX billhook_worker_held_idx
 
 -- running/due.py pending
 SELECT delivery.id, delivery.received_at
@@ -2175,7 +2187,7 @@ UPDATE billhook_handler SET renamed_to=? WHERE billhook_handler.name IN (SELECT 
 -- running/former_names.py record_former_names
 SELECT (SELECT max(billhook_worker.list_id) AS max_1
 FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.seen_at > ?) AS anon_1
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1
 --> SCAN CONSTANT ROW
 --> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
 
@@ -2224,12 +2236,15 @@ WHERE billhook_handler_list.id = ? AND (billhook_handler_list.planned_at IS NULL
 --> SEARCH billhook_handler_list USING INTEGER PRIMARY KEY (rowid=?)
 
 -- running/handler_lists.py read_live_lists
-SELECT billhook_handler_list.id, billhook_handler_list.content, billhook_handler_list.planned_at, billhook_handler_list.live_since
+SELECT billhook_handler_list.id, billhook_handler_list.content, billhook_handler_list.planned_at, billhook_handler_list.live_since, billhook_handler_list.id IN (SELECT billhook_worker.list_id
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS may_plan
 FROM billhook_handler_list
 WHERE billhook_handler_list.id IN (SELECT billhook_worker.list_id
 FROM billhook_worker
 WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.seen_at > ?) ORDER BY billhook_handler_list.id DESC
 --> SEARCH billhook_handler_list USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
 --> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
 
 -- running/handler_lists.py record_lacking
@@ -2698,7 +2713,7 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 -- running/unread.py _received
 SELECT (SELECT max(billhook_worker.list_id) AS max_1
 FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
 WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SELECT value FROM json_each(?)) = 0 ORDER BY delivery.id
  LIMIT ? OFFSET ?
@@ -2709,7 +2724,7 @@ WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SE
 -- running/unread.py _received
 SELECT (SELECT max(billhook_worker.list_id) AS max_1
 FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
 WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SELECT value FROM json_each(?)) ORDER BY delivery.id
  LIMIT ? OFFSET ?
@@ -2720,7 +2735,7 @@ WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SE
 -- running/unread.py _received
 SELECT (SELECT max(billhook_worker.list_id) AS max_1
 FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
 WHERE delivery.state IN ('received') AND delivery.id = ? ORDER BY delivery.id
  LIMIT ? OFFSET ?
@@ -2730,7 +2745,7 @@ WHERE delivery.state IN ('received') AND delivery.id = ? ORDER BY delivery.id
 -- running/unread.py _received
 SELECT (SELECT max(billhook_worker.list_id) AS max_1
 FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
 WHERE delivery.state IN ('received') ORDER BY delivery.id
  LIMIT ? OFFSET ?
@@ -2811,7 +2826,7 @@ WHERE billhook_release.name = ?
 --> SEARCH billhook_release USING COVERING INDEX sqlite_autoindex_billhook_release_1 (name=?)
 
 -- running/workers.py worker_rows
-SELECT billhook_worker.owner, billhook_worker.engine, billhook_worker.handlers, billhook_worker.started_at, billhook_worker.host, billhook_worker.pid, billhook_worker.pid_space, billhook_worker.pid_ticks, billhook_worker.threads, billhook_worker.seen_at, billhook_worker.stopped_at, billhook_worker.died_at, billhook_release.name AS release
+SELECT billhook_worker.owner, billhook_worker.engine, billhook_worker.handlers, billhook_worker.started_at, billhook_worker.host, billhook_worker.pid, billhook_worker.pid_space, billhook_worker.pid_ticks, billhook_worker.threads, billhook_worker.seen_at, billhook_worker.stopped_at, billhook_worker.died_at, billhook_worker.held_at, billhook_release.name AS release
 FROM billhook_worker LEFT OUTER JOIN billhook_release ON billhook_release.id = billhook_worker.release_id
 WHERE billhook_worker.engine != ? ORDER BY billhook_worker.started_at, billhook_worker.owner
 --> SCAN billhook_worker
@@ -2947,7 +2962,7 @@ UPDATE billhook_worker SET died_at=? WHERE billhook_worker.owner = ? AND billhoo
 -- watching/disagreements.py _processes
 SELECT billhook_release.name, billhook_handler_list.id, billhook_handler_list.content, billhook_handler_list.live_since
 FROM billhook_worker JOIN billhook_handler_list ON billhook_handler_list.id = billhook_worker.list_id LEFT OUTER JOIN billhook_release ON billhook_release.id = billhook_worker.release_id
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.seen_at > ? ORDER BY billhook_handler_list.id DESC, billhook_worker.started_at
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.seen_at > ? AND billhook_worker.held_at IS NULL ORDER BY billhook_handler_list.id DESC, billhook_worker.started_at
 --> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
 --> SEARCH billhook_handler_list USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN
