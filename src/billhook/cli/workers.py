@@ -14,7 +14,7 @@ from billhook.cli.output import CliError, print_json, print_table
 from billhook.cli.params import TEXT, DefaultGroup, as_json
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, format_duration
-from billhook.inbox.operating.holds import HOLDABLE, hold_worker, named, place_of, resume_worker
+from billhook.inbox.operating.holds import HOLDABLE, hold_worker, resume_worker
 from billhook.inbox.reading.worker_list import ListedWorker, WorkerState, list_workers
 from billhook.inbox.watching.disagreements import read_disagreement
 
@@ -116,7 +116,7 @@ def _change(names: tuple[str, ...], what: str) -> None:
         listed = list_workers(inbox, now)
         found = [_find(listed, name) for name in names]  # all are checked before the first is changed
         for one in found:
-            place, is_held = place_of(one), one.state is WorkerState.HELD
+            place, is_held = one.place, one.state is WorkerState.HELD
             if is_held is (what == "hold"):
                 click.echo(f"{place} {'was held already' if is_held else 'was not held'}")
                 continue
@@ -130,11 +130,11 @@ def _change(names: tuple[str, ...], what: str) -> None:
 
 
 def _find(listed: Sequence[ListedWorker], name: str) -> ListedWorker:
-    found = named(listed, name)
+    found = [one for one in listed if one.ended_at is None and one.is_named(name)]
     if not found:
         raise CliError(f"there is no live worker {printable(name)}: see `billhook workers`")
     if len(found) > 1:
-        places = ", ".join(map(place_of, found))
+        places = ", ".join(one.place for one in found)
         raise CliError(printable(f"{name} is of {len(found)} workers, write one of them: {places}"))
     if found[0].engine not in HOLDABLE:
         raise CliError(

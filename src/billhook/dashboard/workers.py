@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Response, abort, request, url_for
 
 from billhook.dashboard.context import DashboardContext
-from billhook.inbox.operating.holds import HOLDABLE, hold_worker, place_of, resume_worker
+from billhook.inbox.operating.holds import HOLDABLE, hold_worker, resume_worker
 from billhook.inbox.reading.worker_list import ListedWorker, WorkerState, list_workers
 from billhook.inbox.watching.disagreements import read_disagreement
 
@@ -37,7 +37,7 @@ def hold(context: DashboardContext) -> Response:
     one = _named(context)
     if one.state is WorkerState.HELD:
         return _back(context, one, "was held already.", "warn")
-    with context.recorded("hold", f"worker {place_of(one)}"):
+    with context.recorded("hold", f"worker {one.place}"):
         hold_worker(context.inbox, one.owner, context.now)
     return _back(context, one, "starts no run from its next poll on.", "warn")
 
@@ -47,14 +47,14 @@ def resume(context: DashboardContext) -> Response:
     one = _named(context)
     if one.state is not WorkerState.HELD:
         return _back(context, one, "was not held.", "warn")
-    with context.recorded("resume", f"worker {place_of(one)}"):
+    with context.recorded("resume", f"worker {one.place}"):
         resume_worker(context.inbox, one.owner)
     return _back(context, one, "starts runs again.", "good")
 
 
 def _back(context: DashboardContext, one: ListedWorker, notice: str, tone: str) -> Response:
     context.inbox.waker.wake()
-    return context.pages.redirect(url_for(".workers"), f"{place_of(one)} {notice}", tone)
+    return context.pages.redirect(url_for(".workers"), f"{one.place} {notice}", tone)
 
 
 def _named(context: DashboardContext) -> ListedWorker:

@@ -19,7 +19,7 @@ from billhook.inbox.reading.deliveries import details
 from billhook.inbox.watching.issue_updates import update_issues
 from support.apps import deliver
 from support.dashboard import PAGES
-from support.inbox_view import incoming
+from support.inbox_view import change, incoming
 from support.signing import APPROVED, SECRET
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
@@ -310,7 +310,7 @@ def test_the_text_of_a_body_keeps_every_digit_and_the_file_every_byte(site):
 # --- failures, handlers, health, actions ----------------------------------------------------------
 
 
-def test_what_can_be_done_about_an_issue_is_what_it_allows(site):
+def test_what_can_be_done_about_an_issue_is_what_it_allows(site, where):
     made = site()
     made.broken[:] = [KeyError("a")]
     made.deliver()
@@ -323,6 +323,10 @@ def test_what_can_be_done_about_an_issue_is_what_it_allows(site):
 
     assert offered[0] == [("act primary", "Acknowledge"), ("act plain", "Resolve"), ("act plain", "Snooze")]
     assert [name for _, name in offered[1]] == ["Acknowledge", "Replay", "Resolve", "Pause", "Snooze"]
+    change(where, "UPDATE run SET state = 'dead' WHERE attempts > 0 AND state = 'due'")
+    dead = re.findall(r'(act \w+)"><summary>(\w+)', made.get(f"failures/{bug.id}").text)
+    assert dead[0] == ("act primary", "Replay")
+    assert [name for _, name in dead] == ["Replay", "Acknowledge", "Resolve", "Pause", "Snooze"]
     # Red is what holds of the highest severity.
     assert tones == [["bad"], ["warn"]]
     assert 'class="banner bad"' in made.get("failures").text

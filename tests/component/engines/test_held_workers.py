@@ -73,28 +73,33 @@ def test_a_held_worker_plans_and_claims_nothing_until_it_is_resumed(stored_only,
 
 def test_what_it_runs_goes_on_and_what_it_has_not_started_is_left_to_others(stored_only, worker_of):
     entered, go = threading.Event(), threading.Event()
-    handlers = Handlers()
+    handlers, number = Handlers(), 40
 
     @handlers.on(PingTest, name="slow")
-    def slow(event):
-        entered.set()
-        assert go.wait(30)
+    def slow(event, delivery):
+        if delivery.id > number:
+            entered.set()
+            assert go.wait(30)
 
     app = stored_only(handlers)
     inbox, now = inbox_of(app)
     worker = worker_of(app, threads=1)
-    send(app, 3)
+    send(app, number)  # quick ones, after which it claims more than it has threads
+    until(lambda: worker._poll_once() is not None and states(app) == ["done"] * number, 20)
+    send(app, 3, first=number + 1)
     poll(worker, 2)
     assert entered.wait(10)
+    before = [state for _, state, _ in runs(app)][number:]
     hold_worker(inbox, worker._owner, now)
     poll(worker)
-    left = sorted(state for _, state, _ in runs(app))
+    left = [state for _, state, _ in runs(app)][number:]
     go.set()
-    until(lambda: worker._poll_once() is not None and states(app).count("done") == 1)
-
-    assert left == ["due", "due", "running"]
+    until(lambda: worker._poll_once() is not None and states(app).count("done") == number + 1)
     poll(worker)
-    assert states(app) == ["done", "planned", "planned"]
+
+    assert before == ["running"] * 3  # two of them wait in its queue for the thread
+    assert left == ["running", "due", "due"]
+    assert states(app)[number:] == ["done", "planned", "planned"]
 
 
 def test_a_refresh_of_its_row_keeps_it_held(stored_only, worker_of):

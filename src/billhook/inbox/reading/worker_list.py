@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
+from billhook.basics.printable import printable
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.running.workers import is_alive, worker_rows
 from billhook.inbox.tables.schema import RUNNING_RUN, run
@@ -70,6 +71,15 @@ class ListedWorker:
         """When it stopped, or was seen last before it was lost; None while it runs."""
         alive = self.state in (WorkerState.RUNNING, WorkerState.HELD)
         return None if alive else self.stopped_at or self.died_at or self.seen_at
+
+    @property
+    def place(self) -> str:
+        """Where it runs, `HOST:PID`; its owner where that is not known."""
+        return printable(f"{self.host}:{self.pid}" if self.host and self.pid is not None else self.owner)
+
+    def is_named(self, name: str) -> bool:
+        """Return whether a name is its own: its owner, `HOST:PID`, or the process id alone."""
+        return name in (self.owner, self.place, str(self.pid))
 
     @property
     def running(self) -> int:
