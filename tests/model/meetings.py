@@ -13,7 +13,6 @@ ROUNDS = 12
 class Meetings(Operators):
     """Steps of a driver, each made of its plain ones."""
 
-    running: list[Any]
     lease_seconds: float
     poll: Callable[[int], None]
     tick: Callable[[float], None]

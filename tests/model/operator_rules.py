@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from model.records import Delivery, Run
+from model.records import Delivery, Handler, Run
 from model.rules import Rules
 
 DAY = timedelta(days=1)
@@ -63,6 +63,47 @@ class InboxRules(Rules):
             run.due = now
             run.token += 1
         self._put_in_order(waiting, now)
+
+    def give_first_runs(self, ids: Collection[int], handler: Handler, now: datetime) -> None:
+        """Give a handler those of the deliveries that it handles and has, under no name, had."""
+        names, made = self.former.every(handler.name) | {*handler.names}, []
+        for delivery in self._in_states(ids, "planned", "done", "dead"):
+            had = {each.name for each in self.runs_of(delivery)}
+            if handler.handles(delivery) and names.isdisjoint(had):
+                self._reopen(delivery)
+                made.append(self._new_run(delivery, handler, now))
+        self._put_in_order(made, now)
+        self._finish(each.delivery for each in made)
+
+    def take_over(self, ids: Collection[int], name: str, to: Handler, now: datetime) -> None:
+        """Make runs of one handler first runs of another, but for those that are running.
+
+        A delivery that the other has had, or does not handle, keeps its run. A late result changes nothing.
+        """
+        names = self.former.every(name)
+        names = {name} if to.name in names else names
+        others = ({*to.names} | self.former.every(to.name)) - names
+        before, after = [], []
+        for delivery in self._in_states(ids, "planned", "done", "dead"):
+            runs = self.runs_of(delivery)
+            found = [each for each in runs if each.name in names and each.state != "running"]
+            if not found or any(each.name in others for each in runs) or not to.handles(delivery):
+                continue
+            self._reopen(delivery)
+            old, new = found[0], self._new_run(delivery, to, now)
+            new.failures, new.replays = old.failures, old.replays + (not old.unfinished)
+            del self.runs[new.id]
+            # In the place of the other: which of two with the same content is the first goes by that.
+            self.runs = {run.id: run for run in (new if each is old else each for each in self.runs.values())}
+            before.append(old)
+            after.append(new)
+        self._put_in_order(after, now)
+        self._finish(each.delivery for each in after)
+        self._put_in_order(before, now, supersede=False)
+
+    def _reopen(self, delivery: Delivery) -> None:
+        """It is handled: no error says any more why it was not."""
+        delivery.state, delivery.needs_action, delivery.also = "planned", False, []
 
     @staticmethod
     def _is_replayed(run: Run, names: Collection[str], *, only_failed: bool, every: bool) -> bool:

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from billhook.clock import FrozenClock
+from billhook.engines.first_runs import FirstRuns
+from billhook.extension import get_state
 from billhook.inbox import Inbox
 from billhook.inbox.counting.retention import Cutoffs
 from billhook.inbox.operating import operations
+from billhook.inbox.operating.takeover import take_over
 from model.operator_rules import InboxRules
-from model.records import Handler
+from model.records import Delivery, Handler
 
 
 class Operators:
@@ -19,6 +22,7 @@ class Operators:
     rules: InboxRules
     front: Inbox
     clock: FrozenClock
+    running: list[Any]
     sets: list[Sequence[Handler]]
 
     def replay(self, number: int, how: int, more: int) -> None:
@@ -45,6 +49,42 @@ class Operators:
             only_failed=options.get("only_failed", False),
             every=options.get("all_handlers", False),
         )
+
+    def give_first_runs(self, number: int, how: int) -> None:
+        """Give a handler that is registered what it has missed, and replay what it has had."""
+        found = self._missing(number)
+        if found:
+            ids, now, (app, handler, _) = self._recent(), self.clock.now(), found[how % len(found)]
+            options = FirstRuns(get_state(app).dispatcher.handlers, handler.name)
+            operations.replay(self.front, ids, now, handler=handler.name, backfill=options)
+            self.rules.replay(ids, now, names=(handler.name,))
+            self.rules.give_first_runs(ids, handler, now)
+
+    def take_over(self, number: int, how: int, more: int) -> None:
+        """Let a handler that is registered take over the runs of another."""
+        found = [each for each in self._missing(number) if self.rules.runs_of(each[2])]
+        if not found:
+            return
+        now, (app, to, delivery) = self.clock.now(), found[how % len(found)]
+        of_it = self.rules.runs_of(delivery)
+        name = of_it[more % len(of_it)].name
+        # Of two runs of one delivery either may be taken over.
+        every = self.rules.former.every(name)
+        runs = [each.delivery.id for each in self.rules.runs.values() if each.name in every]
+        ids = [each for each in self._recent() if runs.count(each) < 2]
+        options = FirstRuns(get_state(app).dispatcher.handlers, to.name)
+        take_over(self.front, ids, now, handler=name, to=to.name, to_names=to.names, options=options)
+        self.rules.take_over(ids, name, to, now)
+
+    def _missing(self, number: int) -> list[tuple[Any, Handler, Delivery]]:
+        """Return the handlers of a process that have no run of a delivery that they handle, with its app."""
+        one = self.running[number % len(self.running)] if self.running else None
+        found = []
+        for delivery in [self.rules.deliveries[each] for each in self._recent()] if one else []:
+            had = {each.name for each in self.rules.runs_of(delivery)}
+            fitting = [each for each in one.handlers if each.handles(delivery)]
+            found += [(one.app, each, delivery) for each in fitting if each.name not in had]
+        return found
 
     def discard(self, number: int, more: int) -> None:
         self.discard_these(self._some(number, more))
@@ -97,11 +137,13 @@ class Operators:
                 self.rules.resume(name)
 
     def _some(self, number: int, more: int) -> list[int]:
-        ids = list(self.rules.deliveries)
-        if not ids:
+        recent = self._recent()
+        if not recent:
             return []
-        recent = ids[-12:]
         return sorted({recent[(number + 5 * each) % len(recent)] for each in range(1 + more % 3)})
+
+    def _recent(self) -> list[int]:
+        return [*self.rules.deliveries][-12:]
 
     def _name(self, number: int) -> str:
         names = sorted({name for each in self.sets for handler in each for name in handler.names})

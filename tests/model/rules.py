@@ -141,6 +141,7 @@ class Rules:
             for other in self.runs.values():
                 if (
                     other.name in handler.names
+                    and other.delivery is not delivery
                     and other.content == run.content
                     and other.twin_of is None
                     and abs(other.delivery.received - delivery.received) <= window
@@ -184,13 +185,13 @@ class Rules:
             of_order.setdefault(self._order_of(run), []).append(run)
         orders = dict.fromkeys((self._order_of(each), each.newest) for each in runs if each.order)
         for order, newest in orders if supersede else ():
-            for run, why in [*superseded(of_order[order], newest)]:
+            for run, why in [*superseded(of_order.get(order, ()), newest)]:
                 if run.newest == newest and not run.uncounted:
                     run.state, run.error = "discarded", why
                     self.counted[run.name, "discarded"] += 1
                     self._finish([run.delivery])
         for order, _ in orders:
-            left = [each for each in of_order[order] if each.unfinished]
+            left = [each for each in of_order.get(order, ()) if each.unfinished]
             if left and all(each.state == "waiting" for each in left):
                 left[0].state, left[0].due = "due", now
 

@@ -19,7 +19,11 @@ OUTCOMES = (
     ("discard", None),
     ("retry", 2.0),
 )
-_NUMBERS = {"roll": 2, "put": 3, "put_batch": 3, "replay": 3, "discard": 2, "erase": 2, "count": 0}
+_NUMBERS = {
+    **dict.fromkeys(("put", "put_batch", "replay", "take_over"), 3),
+    **dict.fromkeys(("roll", "give_first_runs", "discard", "erase"), 2),
+    "count": 0,
+}
 """How many numbers a step has, where it is not one."""
 SCENES = 0.05
 WEIGHTS: dict[str, int] = {
@@ -39,6 +43,8 @@ WEIGHTS: dict[str, int] = {
     "overtake": 2,
     "meddle": 2,
     "replay": 5,
+    "give_first_runs": 2,
+    "take_over": 2,
     "discard": 3,
     "erase": 2,
     "prune": 1,
@@ -90,6 +96,7 @@ def _rarest(chance: random.Random, begin: list[Step], one: int, other: int) -> l
     same, invoice = ("put", 302, 0, chance.randrange(2)), chance.randrange(2)
     many = [_status(chance, invoice) for _ in range(3)]
     others: list[Step] = [("put", number, 2, 1) for number in (303, 302, 306, 302)]
+    added: list[Step] = [("deploy", 2), *many, *others, ("poll", 0), ("poll", 1), ("roll", 0, 0), ("poll", 1)]
     late: Step = ("end_late", chance.randrange(9), *chance.choice((("fail", None), ("ok", None))))
     taken: list[Step] = [("tick", 31.0), ("poll", other), ("finish", other), ("tick", 6.0), ("poll", other)]
     return [
@@ -106,6 +113,14 @@ def _rarest(chance: random.Random, begin: list[Step], one: int, other: int) -> l
         [*quiet, many[0], ("reach_newest", one), ("overtake", one, "fail", None), ("finish", other)],
         # A rename, while processes of older code go on and a handler is paused.
         [("pause_some", chance.randrange(9)), *others, ("roll", one, 1), ("poll", 0), ("poll", 1)],
+        # A handler that a release has added gets what it has missed, or what another had.
+        [*added, ("give_first_runs", one, chance.randrange(9)), ("poll", one), ("poll", other)],
+        [
+            *added,
+            ("take_over", one, chance.randrange(9), chance.randrange(9)),
+            ("poll", one),
+            ("poll", other),
+        ],
         # Runs under two names, of which one is paused.
         [*quiet, ("pause_some", chance.randrange(9)), ("deploy", 1), *others, ("poll", one), ("poll", other)],
         [*others, ("poll", one), ("deploy", 1), ("tick", 31.0), ("finish", one), ("finish", other)],
