@@ -341,8 +341,8 @@ def test_poll_returns_the_next_due_time(inbox):
         leased = transaction.next_times()
     settle(inbox, claimed, RunState.DUE, due=100, error="no")
 
-    assert leased == (NOON + LEASE, None, NOON + LEASE, {}, {})
-    assert inbox.poll(10) == (NOTHING_UNREAD, (at(100), None, None, {"a": at(100)}, {}))
+    assert leased == (NOON + LEASE, None, NOON + LEASE, {}, {}, frozenset())
+    assert inbox.poll(10) == (NOTHING_UNREAD, (at(100), None, None, {"a": at(100)}, {}, frozenset()))
 
 
 # --- settle ---------------------------------------------------------------------------------------
