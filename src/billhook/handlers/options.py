@@ -276,7 +276,7 @@ def parse_options(
         parsed[name] = value = OPTIONS[name].parse(name, given)
         if OPTIONS[name].of_fields:
             for each in value if isinstance(value, tuple) else (value,):
-                if not callable(each):
+                if not (name == "newest_by" and callable(each)):
                     _check_field(name, each, event_types)
     _check_newest(parsed, event_types)
     return parsed

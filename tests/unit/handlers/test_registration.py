@@ -316,6 +316,8 @@ REFUSED = [
         )
         for option, options in (("ordered_by", {"ordered_by": field}), ("identity", {"identity": (field,)}))
     ),
+    ({"ordered_by": len}, rf"ordered_by names <built-in function len>, {NO_FIELD} InvoiceApproved"),
+    ({"identity": (len,)}, rf"identity names <built-in function len>, {NO_FIELD} InvoiceApproved"),
     *(
         (options, "give 1 to 200 printable characters")
         for name in ("", "n" * 201, "a\0b", "two\nlines", "\ud800", "\u202ehtiw", 7)
