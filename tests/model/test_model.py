@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+import billhook
 from model import faults
 from model.histories import Failed, postgresql, run, shorten, sqlite
 
@@ -47,3 +49,9 @@ def test_the_inbox_does_what_the_rules_say_in_long_histories(seed):
 
 def test_the_results_of_faults_are_of_faults_that_there_are():
     assert faults.results().keys() <= {faults.line_of(each) for each in faults.FAULTS}
+
+
+def test_each_fault_is_of_a_line_that_is_there_once():
+    source = Path(billhook.__file__).parent
+
+    assert [one for one in faults.FAULTS if (source / one.file).read_text().count(one.old) != 1] == []
