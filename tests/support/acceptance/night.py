@@ -121,7 +121,7 @@ class Unit:
     def __init__(self, night: Night, lives_seconds: float | None = None, **environment: str) -> None:
         self._night = night
         self._lives_seconds = lives_seconds
-        self._environment = environment
+        self.environment = environment
         self._stopping = threading.Event()
         self.process = night.start_worker(wait=False, wrap=night.wrap, **environment)
         self._thread = threading.Thread(target=self._keep_up, daemon=True)
@@ -134,7 +134,7 @@ class Unit:
                 self.process.kill()
             if self.process.ended() is not None and not self._stopping.wait(RESTART_SECONDS):
                 start = self._night.start_worker
-                self.process = start(wait=False, wrap=self._night.wrap, **self._environment)
+                self.process = start(wait=False, wrap=self._night.wrap, **self.environment)
 
     def stop(self, *, in_order: bool = False) -> None:
         """Start it no more; it ends in order, or stays for whoever kills it."""
@@ -236,7 +236,7 @@ class Night(Stack):
     def command(self, *arguments: str) -> Any:
         """What a command of billhook's says, as an operator calls it; decoded with --json."""
         command = [*self.wrap, sys.executable, "-m", "billhook", *arguments]
-        ran = run_command(command, env={**self._environment, **self._notified}, cwd=self.folder)
+        ran = run_command(command, env={**self.environment, **self._notified}, cwd=self.folder)
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout) if "--json" in arguments else ran.stdout
 
