@@ -88,9 +88,17 @@ class Pacing:
         self._rows_by_failures = max(1, self._rows_by_failures // 2)
         return min(FAILED_LIMIT_SECONDS, FAILED_SECONDS * 2.0 ** min(self.failures, _MAX_DOUBLINGS))
 
-    def record_success(self) -> None:
-        """Record a poll that did not fail."""
+    def record_success(self, took: float, commit_seconds: float, to_renewal: float | None) -> float:
+        """Record a poll that did not fail and `took` so long; return the seconds in which nothing is written.
+
+        `commit_seconds` are those of its commit, `to_renewal` those until leases have to be renewed. 0.0
+        unless the commit was slow.
+        """
         self.failures, self._rows_by_failures = 0, self._most_rows
+        if min(took, commit_seconds) <= SLOW_SECONDS:
+            return 0.0
+        longest = SLOW_LIMIT_SECONDS if to_renewal is None else min(to_renewal, SLOW_LIMIT_SECONDS)
+        return min(longest, SLOW_FACTOR * took)
 
     def is_worth_claiming(self, next_due_at: datetime | None, now: datetime, *, idle: bool) -> bool:
         """Return whether a claim is likely to return rows; `idle`: a thread is free.
@@ -111,15 +119,3 @@ class Pacing:
             # Another worker has it locked. Without a free thread, a finished attempt wakes us up anyway.
             pauses.append(MIN_POLL_SECONDS * 2.0 ** min(self._empty_claims, _MAX_DOUBLINGS))
         return max(MIN_POLL_SECONDS, min(pauses))
-
-
-def slow_pause(took: float, commit_seconds: float, to_renewal: float | None) -> float:
-    """Return the seconds in which nothing is written after a poll that `took` so long.
-
-    `commit_seconds` are those of its commit, `to_renewal` those until leases have to be renewed. 0.0 unless
-    the commit was slow.
-    """
-    if min(took, commit_seconds) <= SLOW_SECONDS:
-        return 0.0
-    longest = SLOW_LIMIT_SECONDS if to_renewal is None else min(to_renewal, SLOW_LIMIT_SECONDS)
-    return min(longest, SLOW_FACTOR * took)

@@ -27,7 +27,7 @@ from billhook.engines.maintenance import (
     MaintenanceOptions,
     WorkerRegistration,
 )
-from billhook.engines.pacing import GATHER_SECONDS, LOAD_RUNS, READING_LOCKED_SECONDS, slow_pause
+from billhook.engines.pacing import GATHER_SECONDS, LOAD_RUNS, READING_LOCKED_SECONDS
 from billhook.engines.readers import Readers
 from billhook.engines.reporting import log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
@@ -211,11 +211,8 @@ class Worker(Cycle):
             self._back_off(pause)
             return 0.0
         self._is_outdated = False
-        self._pacing.record_success()
-        took = time.monotonic() - self._polled_at
-        slow_seconds = slow_pause(
-            took, self._inbox.database.commit_seconds, self._leases.seconds_to_renewal()
-        )
+        took, commit_seconds = time.monotonic() - self._polled_at, self._inbox.database.commit_seconds
+        slow_seconds = self._pacing.record_success(took, commit_seconds, self._leases.seconds_to_renewal())
         if slow_seconds:
             self._next_poll_at = time.monotonic() + slow_seconds
         return pause
@@ -287,7 +284,8 @@ class Worker(Cycle):
         # Nothing is read that could not be planned and claimed now: other workers may have capacity for it.
         reading = self._pacing.rows if capacity and not ordinary_blocked else 0
         new_deliveries, next_times, full = self._read(reading)
-        self._note_held(next_times)
+        if (self._owner in next_times.held) is not self._is_held:
+            self._change_held()
         if self._is_held:
             new_deliveries, full, capacity = [], False, 0
         elif reading:
@@ -335,16 +333,13 @@ class Worker(Cycle):
             claiming,
         )
 
-    def _note_held(self, next_times: NextTimes) -> None:
-        """Note whether this worker is held; release what it has claimed and not started, when that begins."""
-        is_held = self._owner in next_times.held
-        if is_held and not self._is_held:
+    def _change_held(self) -> None:
+        """Begin to be held, and release what was claimed and not started; or end it."""
+        self._is_held = not self._is_held
+        if self._is_held:
             self._leases.release_later(self._handlers.cancel_queued() + self._own_readers.cancel_queued())
-        if is_held is not self._is_held:
-            text = "worker %s: an operator %s it"
-            verb = "holds" if is_held else "resumed"
-            logger.info(text, self._owner, verb, extra=fields(cause="operator"))
-        self._is_held = is_held
+        verb = "holds" if self._is_held else "resumed"
+        logger.info("worker %s: an operator %s it", self._owner, verb, extra=fields(cause="operator"))
 
     def _seconds_to_reading(self, readings: Mapping[str, datetime], now: datetime) -> float | None:
         """Return the seconds until a reading may be claimed; None without one that the readers could take."""

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from billhook.engines.pacing import FIRST_ROWS, PLAN_BYTES, Pacing, slow_pause
+from billhook.engines.pacing import FIRST_ROWS, PLAN_BYTES, Pacing
 
 NOW = datetime(2026, 1, 15, 9, 30, tzinfo=UTC)
 DUE, LATER = NOW - timedelta(seconds=5), NOW + timedelta(seconds=1)
@@ -57,7 +57,7 @@ def test_each_failure_halves_what_is_read_until_a_success(pacing):
     pacing.record_claim(1, 1, None, NOW)
     assert pacing.rows == 1
     pacing.record_claim(0, 1, None, NOW)
-    pacing.record_success()
+    pacing.record_success(0.1, 0.1, None)
     assert (pacing.rows, pacing.failures, pacing.record_failure()) == (MOST, 0, 0.2)
 
 
@@ -116,5 +116,5 @@ def test_the_next_poll_is_when_anything_has_to_be_done(pacing, next_due_at, othe
         (4.0, 4.0, 0.3, 0.3),
     ],
 )
-def test_after_a_slow_commit_receivers_write_first(took, commit_seconds, to_renewal, expected):
-    assert slow_pause(took, commit_seconds, to_renewal) == expected
+def test_after_a_slow_commit_receivers_write_first(pacing, took, commit_seconds, to_renewal, expected):
+    assert pacing.record_success(took, commit_seconds, to_renewal) == expected
