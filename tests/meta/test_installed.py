@@ -24,7 +24,7 @@ DOTTED = re.compile(r"\bbillhook(?:\.[A-Za-z_]+)+(?::[a-z_]+)?")
 IMPORT = re.compile(r"^\s*(?:\$ |>>> )?from (billhook[a-z_.]*) import (\([^)]*\)|[^\n#(]+)", re.MULTILINE)
 NO_NAMES = {
     *("billhook.alive", "billhook.conf", "billhook.db", "billhook.env", "billhook.yaml"),  # files
-    *("billhook.delivery", "billhook.handle"),  # a table in a schema, and a task of Celery
+    *("billhook.billhook_worker", "billhook.delivery", "billhook.handle"),  # tables, and a task of Celery
 }
 RESOLVE = """
 import json, sys

@@ -35,6 +35,7 @@ from billhook.inbox.watching import backlog_pace as pace
 from billhook.inbox.watching import (
     deaths,
     disagreements,
+    issue_hours,
     issue_updates,
     issues,
     notifications,
@@ -273,7 +274,7 @@ def look(inbox: Inbox) -> None:
         disagreements.read_lacking(connection, at(0))
     found = issues.list_issues(inbox, list(issues.IssueState), ids=None)
     issues.list_issues(inbox, subject="plain")
-    issues.by_hour(inbox, found, at(300))
+    issue_hours.by_hour(inbox, found, at(300))
     for one in found:
         issues.find_issue(inbox, one.id)
         shares.read_share(inbox, one)

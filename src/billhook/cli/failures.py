@@ -23,11 +23,11 @@ from billhook.inbox import Inbox
 from billhook.inbox.operating.actions import Action, issues_acted_on, list_actions
 from billhook.inbox.reading.handler_shares import first_release, read_share
 from billhook.inbox.watching.conditions import number_text
+from billhook.inbox.watching.issue_hours import by_hour
 from billhook.inbox.watching.issue_updates import resolves_text, update_issues
 from billhook.inbox.watching.issues import (
     Issue,
     IssueState,
-    by_hour,
     change_issue,
     count_replayable,
     find_issue,

@@ -43,13 +43,13 @@ from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import handler_names
 from billhook.inbox.reading.handler_shares import first_release, read_share
 from billhook.inbox.watching.handler_backlogs import HandlerBacklog, read_handler_backlogs
+from billhook.inbox.watching.issue_hours import by_hour
 from billhook.inbox.watching.issue_updates import resolves_text
 from billhook.inbox.watching.issues import (
     RESOLVES_ITSELF,
     Issue,
     IssueState,
     Replayable,
-    by_hour,
     change_issue,
     count_replayable,
     failing_delivery_ids,

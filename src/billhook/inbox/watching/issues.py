@@ -7,7 +7,6 @@ the hourly counts of inbox.counting.counts, which has the failures that retentio
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,10 +17,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Text,
     and_,
     case,
-    cast,
     func,
     literal,
     null,
@@ -31,12 +28,11 @@ from sqlalchemy import (
 )
 
 from billhook.basics.printable import first_line
-from billhook.inbox.counting.counts import BEFORE, OF_ISSUE, hour_of
+from billhook.inbox.counting.counts import BEFORE, OF_ISSUE
 from billhook.inbox.counting.retention import cut_texts
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.running.filters import DeliveryFilter
 from billhook.inbox.running.workers import last_seen_before
-from billhook.inbox.tables.dialect import dialect_of
 from billhook.inbox.tables.handler_names import has_name_of, present_names
 from billhook.inbox.tables.records import fingerprint
 from billhook.inbox.tables.schema import (
@@ -53,7 +49,6 @@ from billhook.inbox.tables.sql import in_states, in_values
 from billhook.inbox.tables.states import RunState
 from billhook.inbox.watching.disagreements import read_lacking
 from billhook.inbox.watching.occurrences import (
-    HOUR,
     MOST,
     OF_BUGS,
     OF_STATE,
@@ -67,10 +62,6 @@ RESOLVES_ITSELF = "The issue resolves itself when none of its runs is dead or re
 LIVE_FOR = timedelta(minutes=10)
 """An issue is live for so long after it happened last, also where nothing of it is left."""
 _EXAMPLES = 3
-_HOURS = 24
-_COUNTED_BY_HOUR = 10_000
-_READ_BACK = 100_000
-"""The newest failures among which the first of a time is looked for: they have no index by time."""
 _BATCH = 500
 _LONGEST_UNTIL_MORE = timedelta(days=30)
 """How long an issue is snoozed at most until it happens more often, for it may never do so."""
@@ -301,56 +292,6 @@ def newest_traceback(inbox: Inbox, issue_id: str) -> tuple[int, str] | None:
         .order_by(failure.c.id.desc())
     )
     return next(((row[0], row[1]) for row in inbox.fetch(query.limit(1))), None)
-
-
-def by_hour(inbox: Inbox, issues: Collection[Issue], now: datetime) -> dict[str, list[int]]:
-    """Count the failures of issues in each of the last 24 hours, oldest first, by the id of the issue.
-
-    Of each issue the newest 10,000 that are stored, and deleted ones. Other kinds of issue have none.
-    """
-    ids = [one.id for one in issues if one.kind in OF_BUGS]
-    first = hour_of(now) - (_HOURS - 1) * HOUR
-    deleted = select(hourly_count.c.cause, hourly_count.c.hour, hourly_count.c.number).where(
-        hourly_count.c.what == OF_ISSUE, hourly_count.c.hour >= first, in_values(hourly_count.c.cause, ids)
-    )
-    with inbox.database.read() as connection:
-        found = [tuple(row) for row in connection.execute(deleted)]
-        for its_id, stored in connection.execute(_stored_by_hour(connection, ids, first)):
-            by_text = json.loads(stored or "{}")
-            found += [
-                (its_id, datetime.fromisoformat(f"{hour}:00+00:00"), number)
-                for hour, number in by_text.items()
-            ]
-    numbers = {each: [0] * _HOURS for each in ids}
-    for its_id, hour, number in found:
-        place = (hour - first) // HOUR
-        if place < _HOURS:  # the clock of another machine may be ahead
-            numbers[its_id][place] += number
-    return numbers
-
-
-def _stored_by_hour(connection: Connection, ids: Collection[str], since: datetime) -> Any:
-    """Select an object of hours with numbers for each issue, by the index of its failures.
-
-    By a subquery for each with a limit: as a join PostgreSQL would read all failures where many are of one.
-    """
-    latest = select(failure.c.id, failure.c.failed_at).order_by(failure.c.id.desc()).limit(_READ_BACK)
-    of_all = latest.subquery("latest").c
-    before = select(of_all.id).where(of_all.failed_at < since).limit(1).scalar_subquery()
-    newest = select(failure.c.failed_at).where(
-        failure.c.fingerprint == issue.c.fingerprint, failure.c.id > func.coalesce(before, 0)
-    )
-    newest = newest.order_by(failure.c.id.desc()).limit(_COUNTED_BY_HOUR).correlate(issue)
-    at = newest.subquery("newest").c.failed_at
-    own = dialect_of(connection)
-    grouped = (
-        select(own.hour_text(at).label("hour"), func.count().label("number"))
-        .where(at >= since)
-        .group_by("hour")
-    )
-    by = grouped.correlate(issue).subquery("by_hour").c
-    numbers = select(cast(own.json_object(by.hour, by.number), Text)).correlate(issue).scalar_subquery()
-    return select(issue.c.fingerprint, numbers).where(in_values(issue.c.fingerprint, ids))
 
 
 _UNFINISHED = or_(run.c.state == RunState.DEAD.value, and_(CLAIMABLE, run.c.attempts > 0))

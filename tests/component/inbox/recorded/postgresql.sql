@@ -2772,6 +2772,31 @@ WITH RECURSIVE due (handler) AS (
 --> run: run_dead_idx
 --> run: run_order_idx
 
+-- watching/issue_hours.py by_hour
+SELECT billhook.billhook_count.cause, billhook.billhook_count.hour, billhook.billhook_count.number
+FROM billhook.billhook_count
+WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_count.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_count.cause = ANY (%(param_1)s::TEXT[])
+--> billhook_count: billhook_count_pkey
+
+-- watching/issue_hours.py by_hour
+SELECT billhook.billhook_issue.fingerprint, (SELECT CAST(json_object_agg(by_hour.hour, by_hour.number) AS TEXT) AS json_object_agg_1
+FROM (SELECT to_char(timezone(%(timezone_1)s::VARCHAR, newest.failed_at), %(to_char_1)s::VARCHAR) AS hour, count(*) AS number
+FROM (SELECT billhook.failure.failed_at AS failed_at
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint AND billhook.failure.id > coalesce((SELECT latest.id
+FROM (SELECT billhook.failure.id AS id, billhook.failure.failed_at AS failed_at
+FROM billhook.failure ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER) AS latest
+WHERE latest.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE
+ LIMIT %(param_2)s::INTEGER), %(coalesce_1)s::INTEGER) ORDER BY billhook.failure.id DESC
+ LIMIT %(param_3)s::INTEGER) AS newest
+WHERE newest.failed_at >= %(failed_at_2)s::TIMESTAMP WITH TIME ZONE GROUP BY hour) AS by_hour) AS anon_1
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.fingerprint = ANY (%(param_4)s::TEXT[])
+--> billhook_issue: billhook_issue_pkey
+--> failure: failure_fingerprint_idx
+--> failure: failure_pkey
+
 -- watching/issue_updates.py _is_over
 SELECT DISTINCT billhook.run.id, billhook.run.delivery_id
 FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
@@ -2890,31 +2915,6 @@ SELECT billhook.delivery.id, billhook.delivery.identifier_1, billhook.delivery.i
 FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
 --> delivery: delivery_pkey
-
--- watching/issues.py by_hour
-SELECT billhook.billhook_count.cause, billhook.billhook_count.hour, billhook.billhook_count.number
-FROM billhook.billhook_count
-WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_count.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_count.cause = ANY (%(param_1)s::TEXT[])
---> billhook_count: billhook_count_pkey
-
--- watching/issues.py by_hour
-SELECT billhook.billhook_issue.fingerprint, (SELECT CAST(json_object_agg(by_hour.hour, by_hour.number) AS TEXT) AS json_object_agg_1
-FROM (SELECT to_char(timezone(%(timezone_1)s::VARCHAR, newest.failed_at), %(to_char_1)s::VARCHAR) AS hour, count(*) AS number
-FROM (SELECT billhook.failure.failed_at AS failed_at
-FROM billhook.failure
-WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint AND billhook.failure.id > coalesce((SELECT latest.id
-FROM (SELECT billhook.failure.id AS id, billhook.failure.failed_at AS failed_at
-FROM billhook.failure ORDER BY billhook.failure.id DESC
- LIMIT %(param_1)s::INTEGER) AS latest
-WHERE latest.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE
- LIMIT %(param_2)s::INTEGER), %(coalesce_1)s::INTEGER) ORDER BY billhook.failure.id DESC
- LIMIT %(param_3)s::INTEGER) AS newest
-WHERE newest.failed_at >= %(failed_at_2)s::TIMESTAMP WITH TIME ZONE GROUP BY hour) AS by_hour) AS anon_1
-FROM billhook.billhook_issue
-WHERE billhook.billhook_issue.fingerprint = ANY (%(param_4)s::TEXT[])
---> billhook_issue: billhook_issue_pkey
---> failure: failure_fingerprint_idx
---> failure: failure_pkey
 
 -- watching/issues.py change_issue
 UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, snoozed_until=%(snoozed_until)s::TIMESTAMP WITH TIME ZONE, snoozed_more=%(snoozed_more)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR

@@ -3091,6 +3091,36 @@ WITH RECURSIVE due (handler) AS (
 --> SEARCH run USING COVERING INDEX run_dead_idx (handler=?)
 --> SCAN counted
 
+-- watching/issue_hours.py by_hour
+SELECT billhook_count.cause, billhook_count.hour, billhook_count.number
+FROM billhook_count
+WHERE billhook_count.what = ? AND billhook_count.hour >= ? AND billhook_count.cause IN (SELECT value FROM json_each(?))
+--> SEARCH billhook_count USING PRIMARY KEY (hour>?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- watching/issue_hours.py by_hour
+SELECT billhook_issue.fingerprint, (SELECT CAST(json_group_object(by_hour.hour, by_hour.number) AS TEXT) AS json_group_object_1
+FROM (SELECT substr(newest.failed_at, ?, ?) AS hour, count(*) AS number
+FROM (SELECT failure.failed_at AS failed_at
+FROM failure
+WHERE failure.fingerprint = billhook_issue.fingerprint AND failure.id > coalesce((SELECT latest.id
+FROM (SELECT failure.id AS id, failure.failed_at AS failed_at
+FROM failure ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?) AS latest
+WHERE latest.failed_at < ?
+ LIMIT ? OFFSET ?), ?) ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?) AS newest
+WHERE newest.failed_at >= ? GROUP BY hour) AS by_hour) AS anon_1
+FROM billhook_issue
+WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?))
+--> SEARCH billhook_issue USING COVERING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=? AND id>?)
+--> SCAN failure
+--> SCAN latest
+--> SCAN newest
+--> SCAN by_hour
+
 -- watching/issue_updates.py _is_over
 SELECT DISTINCT run.id, run.delivery_id
 FROM run JOIN failure ON failure.run_id = run.id
@@ -3226,36 +3256,6 @@ FROM delivery
 WHERE delivery.id IN (SELECT value FROM json_each(?))
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- watching/issues.py by_hour
-SELECT billhook_count.cause, billhook_count.hour, billhook_count.number
-FROM billhook_count
-WHERE billhook_count.what = ? AND billhook_count.hour >= ? AND billhook_count.cause IN (SELECT value FROM json_each(?))
---> SEARCH billhook_count USING PRIMARY KEY (hour>?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- watching/issues.py by_hour
-SELECT billhook_issue.fingerprint, (SELECT CAST(json_group_object(by_hour.hour, by_hour.number) AS TEXT) AS json_group_object_1
-FROM (SELECT substr(newest.failed_at, ?, ?) AS hour, count(*) AS number
-FROM (SELECT failure.failed_at AS failed_at
-FROM failure
-WHERE failure.fingerprint = billhook_issue.fingerprint AND failure.id > coalesce((SELECT latest.id
-FROM (SELECT failure.id AS id, failure.failed_at AS failed_at
-FROM failure ORDER BY failure.id DESC
- LIMIT ? OFFSET ?) AS latest
-WHERE latest.failed_at < ?
- LIMIT ? OFFSET ?), ?) ORDER BY failure.id DESC
- LIMIT ? OFFSET ?) AS newest
-WHERE newest.failed_at >= ? GROUP BY hour) AS by_hour) AS anon_1
-FROM billhook_issue
-WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?))
---> SEARCH billhook_issue USING COVERING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=? AND id>?)
---> SCAN failure
---> SCAN latest
---> SCAN newest
---> SCAN by_hour
 
 -- watching/issues.py change_issue
 UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, snoozed_until=?, snoozed_more=? WHERE billhook_issue.fingerprint = ?

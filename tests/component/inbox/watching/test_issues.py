@@ -16,12 +16,12 @@ from billhook.inbox.counting.retention import Cutoffs
 from billhook.inbox.operating.operations import discard, erase, replay
 from billhook.inbox.reading.deliveries import page
 from billhook.inbox.running.filters import DeliveryFilter
-from billhook.inbox.watching import issue_updates, issues, occurrences
+from billhook.inbox.watching import issue_hours, issue_updates, issues, occurrences
+from billhook.inbox.watching.issue_hours import by_hour
 from billhook.inbox.watching.issue_updates import resolves_text, update_issues
 from billhook.inbox.watching.issues import (
     IssueState,
     Replayable,
-    by_hour,
     change_issue,
     count_replayable,
     failing_delivery_ids,
@@ -89,7 +89,7 @@ def test_failures_of_one_bug_are_one_issue_whatever_their_ids(inbox):
 
 
 def test_failures_of_many_issues_are_counted_by_hour_at_once(inbox, monkeypatch):
-    monkeypatch.setattr(issues, "_COUNTED_BY_HOUR", 3)
+    monkeypatch.setattr(issue_hours, "_COUNTED_BY_HOUR", 3)
     for number, hours in enumerate((0.5, 1, 1.5, 24, 25.5)):
         fail(inbox, f"a{number}", NOON + hours * HOUR)
     fail(inbox, "b", NOON + 23.9 * HOUR, group="another bug", error="KeyError: 'plan'")
