@@ -171,7 +171,7 @@ def list_number(connection: Connection, own: HandlerList, now: datetime) -> int:
     query = select(handler_list.c.id).where(handler_list.c.digest == own.digest)
     number: int | None = connection.execute(query).scalar()
     if number is None:
-        values = {"digest": own.digest, "content": own.content, "first_at": now, "live_since": now}
+        values = {"digest": own.digest, "content": own.content, "live_since": now}
         row = dialect_of(connection).insert(handler_list).values(**values)
         # Another process may insert it at the same time: then this waits for its commit.
         connection.execute(row.on_conflict_do_nothing(index_elements=[handler_list.c.digest]))
@@ -270,7 +270,6 @@ def record_lacking(connection: Connection, number: int, missed: Lacking, now: da
     values = {
         "missed": handler_list.c.missed + missed.number,
         "missed_names": json.dumps(names, sort_keys=True),
-        "missed_from": func.coalesce(handler_list.c.missed_from, now),
         "missed_at": now,
     }
     connection.execute(update(handler_list).where(own).values(values))

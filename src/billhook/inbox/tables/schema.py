@@ -200,15 +200,13 @@ handler_list = Table(
     Column("id", _Id, primary_key=True),
     Column("digest", Text, nullable=False, unique=True),
     Column("content", Text, nullable=False),
-    Column("first_at", UtcDateTime, nullable=False),
     # Since when there is always a live process that has it, or was the last time.
     Column("live_since", UtcDateTime, nullable=False),
     # When a process that has it planned last, or had nothing to plan.
     Column("planned_at", UtcDateTime),
-    # Deliveries that other processes planned without it, because those that have it did not: how many, from
-    # when to when, and which of its handlers they lack, as a JSON list.
+    # Deliveries that other processes planned without it, because those that have it did not: how many, when
+    # the last, and which of its handlers they lack, as a JSON object of their numbers.
     Column("missed", Integer, nullable=False, server_default=text("0")),
-    Column("missed_from", UtcDateTime),
     Column("missed_at", UtcDateTime),
     Column("missed_names", Text),
 )

@@ -2015,7 +2015,7 @@ WHERE billhook.delivery.state IN ('received') AND coalesce(billhook.delivery.eve
 --> delivery: delivery_received_idx
 
 -- running/handler_lists.py list_number
-INSERT INTO billhook.billhook_handler_list (digest, content, first_at, live_since) VALUES (%(digest)s::VARCHAR, %(content)s::VARCHAR, %(first_at)s::TIMESTAMP WITH TIME ZONE, %(live_since)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (digest) DO NOTHING RETURNING billhook.billhook_handler_list.id
+INSERT INTO billhook.billhook_handler_list (digest, content, live_since) VALUES (%(digest)s::VARCHAR, %(content)s::VARCHAR, %(live_since)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (digest) DO NOTHING RETURNING billhook.billhook_handler_list.id
 
 -- running/handler_lists.py list_number
 SELECT billhook.billhook_handler_list.id
@@ -2054,7 +2054,7 @@ WHERE billhook.billhook_handler_list.id = %(id_1)s::BIGINT FOR UPDATE
 --> billhook_handler_list: billhook_handler_list_pkey
 
 -- running/handler_lists.py record_lacking
-UPDATE billhook.billhook_handler_list SET missed=(billhook.billhook_handler_list.missed + %(missed_1)s::INTEGER), missed_from=coalesce(billhook.billhook_handler_list.missed_from, %(coalesce_1)s::TIMESTAMP WITH TIME ZONE), missed_at=%(missed_at)s::TIMESTAMP WITH TIME ZONE, missed_names=%(missed_names)s::VARCHAR WHERE billhook.billhook_handler_list.id = %(id_1)s::BIGINT
+UPDATE billhook.billhook_handler_list SET missed=(billhook.billhook_handler_list.missed + %(missed_1)s::INTEGER), missed_at=%(missed_at)s::TIMESTAMP WITH TIME ZONE, missed_names=%(missed_names)s::VARCHAR WHERE billhook.billhook_handler_list.id = %(id_1)s::BIGINT
 --> billhook_handler_list: billhook_handler_list_pkey
 
 -- running/handler_lists.py waits_since

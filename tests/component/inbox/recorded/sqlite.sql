@@ -2213,7 +2213,7 @@ WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SE
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/handler_lists.py list_number
-INSERT INTO billhook_handler_list (digest, content, first_at, live_since) VALUES (?, ?, ?, ?) ON CONFLICT (digest) DO NOTHING
+INSERT INTO billhook_handler_list (digest, content, live_since) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING
 
 -- running/handler_lists.py list_number
 SELECT billhook_handler_list.id
@@ -2254,7 +2254,7 @@ WHERE billhook_handler_list.id = ?
 --> SEARCH billhook_handler_list USING INTEGER PRIMARY KEY (rowid=?)
 
 -- running/handler_lists.py record_lacking
-UPDATE billhook_handler_list SET missed=(billhook_handler_list.missed + ?), missed_from=coalesce(billhook_handler_list.missed_from, ?), missed_at=?, missed_names=? WHERE billhook_handler_list.id = ?
+UPDATE billhook_handler_list SET missed=(billhook_handler_list.missed + ?), missed_at=?, missed_names=? WHERE billhook_handler_list.id = ?
 --> SEARCH billhook_handler_list USING INTEGER PRIMARY KEY (rowid=?)
 
 -- running/handler_lists.py waits_since

@@ -84,8 +84,8 @@ CREATE INDEX billhook_worker_seen_at_idx ON billhook_worker (seen_at);
 CREATE INDEX billhook_worker_held_idx ON billhook_worker (owner, held_at) WHERE held_at IS NOT NULL;
 CREATE TABLE billhook_handler_list (
     id {id} NOT NULL CONSTRAINT billhook_handler_list_pkey PRIMARY KEY, digest TEXT NOT NULL,
-    content TEXT NOT NULL, first_at {time} NOT NULL, live_since {time} NOT NULL, planned_at {time},
-    missed INTEGER DEFAULT 0 NOT NULL, missed_from {time}, missed_at {time}, missed_names TEXT,
+    content TEXT NOT NULL, live_since {time} NOT NULL, planned_at {time},
+    missed INTEGER DEFAULT 0 NOT NULL, missed_at {time}, missed_names TEXT,
     CONSTRAINT billhook_handler_list_digest_key UNIQUE (digest)
 );
 CREATE TABLE billhook_release (
