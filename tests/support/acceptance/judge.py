@@ -207,7 +207,7 @@ def over_limits(history: History) -> Iterator[str]:
 
 
 def called_while_paused(history: History) -> Iterator[str]:
-    """No call begins while its handler is paused, but of a run that was claimed before."""
+    """No call begins while its handler is paused."""
     for pause in history.pauses:
         for attempt in history.attempts:
             if attempt.handler == pause.handler and pause.began < attempt.began < pause.ended:
