@@ -10,6 +10,7 @@ BILLHOOK_TEST_POSTGRES_URL for PostgreSQL; `pip install 'billhook[bench]'` insta
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
@@ -24,6 +25,7 @@ from pathlib import Path
 from measuring import (
     BODY,
     HERE,
+    SERVER,
     Place,
     count_succeeded,
     inbox_at,
@@ -38,10 +40,13 @@ from sqlalchemy import insert
 
 from billhook.inbox import Inbox, NewDelivery
 from billhook.inbox.tables.schema import delivery
+from support.postgres import fresh_schema
 from support.processes import until
 from support.signing import SECRET
 
 THREADS = 8
+PAYLOAD = b"x" * 200
+"""Of a job of a queue on PostgreSQL, whose jobs are no deliveries."""
 
 
 def main() -> None:
@@ -81,6 +86,11 @@ def _measures() -> dict[str, Callable[[Path, int], float]]:
         found["celery prefork"] = partial(_celery, "prefork", 1)
     if find_spec("huey"):
         found["huey sqlite"] = _huey
+    if SERVER and find_spec("pgqueuer"):
+        found["pgqueuer, batches of 200"] = partial(_on_postgresql, "pgqueuer", PAYLOAD, 200)
+        found["pgqueuer, its default"] = partial(_on_postgresql, "pgqueuer", PAYLOAD, 10)
+    if SERVER and find_spec("procrastinate"):
+        found["procrastinate"] = partial(_on_postgresql, "procrastinate", PAYLOAD.decode(), THREADS)
     return found
 
 
@@ -148,6 +158,17 @@ def _huey(folder: Path, count: int) -> float:
     command = [sys.executable, "-m", "huey.bin.huey_consumer", "other_queues.queue", "-q"]
     command += ["-w", str(THREADS), "-k", "thread"]
     return _rate(command, folder, count, BENCH_APP="huey")
+
+
+def _on_postgresql(app: str, payload: bytes | str, size: int, folder: Path, count: int) -> float:
+    """Measure a queue on a schema of its own; `size` is its batch or its number of jobs at a time."""
+    with fresh_schema(SERVER) as url:
+        environ = {"BENCH_APP": app, "BENCH_DATABASE": url.replace("+psycopg", ""), "BENCH_SIZE": str(size)}
+        os.environ.update(environ)
+        import other_queues
+
+        asyncio.run(getattr(other_queues, f"fill_{app}")(count, payload))
+        return _rate([sys.executable, str(HERE / "other_queues.py")], folder, count, **environ)
 
 
 def _rate(command: list[str], folder: Path, count: int, **environ: str) -> float:
