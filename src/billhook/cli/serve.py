@@ -6,6 +6,7 @@ second exits at once, the grace period is a hard limit.
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import os
@@ -367,6 +368,9 @@ def _work(
     if drain:
         start_thread(_end_when_idle, "billhook-drain", state, shutdown.request)
     _worker_logger.info("worker started with %d threads", threads)
+    # What is imported lives until the process ends, and a full collection of garbage would walk it.
+    gc.collect()
+    gc.freeze()
     # Only a process that is restarted may give up on its abandoned threads: unwatched, nothing replaces it.
     worker.run(grace_seconds=grace, max_abandoned_threads=MAX_ABANDONED_THREADS if watched else math.inf)
     if drain:

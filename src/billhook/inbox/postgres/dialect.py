@@ -69,7 +69,7 @@ def _insert_runs(columns: Sequence[str]) -> TextOfTables:
     names = ", ".join(columns)
     return TextOfTables(
         f"INSERT INTO $run ({names}) SELECT {names} "  # noqa: S608 - our own columns
-        "FROM jsonb_populate_recordset(NULL::$run, CAST(:rows AS jsonb)) RETURNING id, delivery_id, handler"
+        "FROM json_populate_recordset(NULL::$run, CAST(:rows AS json)) RETURNING id, delivery_id, handler"
     )
 
 
@@ -105,7 +105,7 @@ class PostgresDialect(InboxDialect):
 
     def rows(self, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
         """Return the rows of a JSON text."""
-        record = func.jsonb_to_recordset(cast(bindparam(parameter, type_=Text), JSONB))
+        record = func.json_to_recordset(cast(bindparam(parameter, type_=Text), JSON))
         typed = [column(name, column_type) for name, column_type in columns.items()]
         return record.table_valued(*typed, name=parameter).render_derived(with_types=True)
 
