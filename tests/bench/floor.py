@@ -84,7 +84,9 @@ def main() -> None:
             with inbox_at(place) as (inbox, url):
                 engines.fill(inbox, given.count)
                 measured["server"].append(replay(url, pickle.loads(path.read_bytes())) / given.count * 1e6)
-        print(f"round {number + 1}: {', '.join(f'{k} {v[-1]:.0f} us' for k, v in measured.items())}", flush=True)
+        print(
+            f"round {number + 1}: {', '.join(f'{k} {v[-1]:.0f} us' for k, v in measured.items())}", flush=True
+        )
         save(given, measured)
     for name, figures in measured.items():
         print(f"{name:12} {spread(figures, 0)} us a run")
@@ -95,7 +97,9 @@ def replay(url: str, statements: list[Statement]) -> float:
     from billhook.inbox.postgres.driver import connect
     from support.postgres import libpq
 
-    connection = connect(libpq(url), None, url.rpartition("search_path%3D")[2].partition("&")[0], is_session=True)
+    connection = connect(
+        libpq(url), None, url.rpartition("search_path%3D")[2].partition("&")[0], is_session=True
+    )
     by_statement: dict[str, float] = {}
     total = 0.0
     for query, params in statements:

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
     ColumnElement,
     Connection,
     FromClause,
@@ -25,8 +24,8 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.dialects.postgresql import ARRAY, JSON
+from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from billhook.inbox.tables import locks
 from billhook.inbox.tables.dialect import FirstRuns, InboxDialect, RunUpdate
@@ -69,7 +68,8 @@ def _insert_runs(columns: Sequence[str]) -> TextOfTables:
     names = ", ".join(columns)
     return TextOfTables(
         f"INSERT INTO $run ({names}) SELECT {names} "  # noqa: S608 - our own columns
-        "FROM json_populate_recordset(NULL::$run, CAST(:rows AS json)) RETURNING id, delivery_id, handler"
+        "FROM json_populate_recordset(json_populate_record(NULL::$run, CAST(:shared AS json)), "
+        "CAST(:rows AS json)) RETURNING id, delivery_id, handler"
     )
 
 
@@ -77,6 +77,16 @@ def _insert_runs(columns: Sequence[str]) -> TextOfTables:
 def _update_runs(update: RunUpdate) -> Any:
     rows = POSTGRES.rows("results", update.columns)
     return update.statement(dict(rows.c.items())).returning(*update.found.selected_columns)
+
+
+class _Numbers(UserDefinedType[Any]):
+    """An array of integers, given as text."""
+
+    cache_ok = True
+    render_bind_cast = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "BIGINT[]"
 
 
 class PostgresDialect(InboxDialect):
@@ -97,11 +107,11 @@ class PostgresDialect(InboxDialect):
 
     def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
         """Return the type of an array."""
-        return ARRAY(BigInteger() if numbers else Text())
+        return _Numbers() if numbers else ARRAY(Text())
 
-    def list_value(self, values: list[Any]) -> list[Any]:
-        """Return an array."""
-        return values
+    def list_value(self, values: list[Any]) -> Any:
+        """Return an array; one of numbers as text, which the driver would make number by number."""
+        return values if values and isinstance(values[0], str) else f"{{{','.join(map(str, values))}}}"
 
     def rows(self, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
         """Return the rows of a JSON text."""
@@ -122,10 +132,15 @@ class PostgresDialect(InboxDialect):
         return func.json_object_agg(key, value)
 
     def insert_runs(
-        self, connection: Connection, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
+        self,
+        connection: Connection,
+        columns: Sequence[str],
+        rows: Sequence[Mapping[str, Any]],
+        shared: Mapping[str, Any],
     ) -> dict[tuple[int, str], int]:
         """Insert them in one statement."""
-        inserted = connection.execute(_insert_runs(columns), {"rows": json_text(rows)})
+        values = {"rows": json_text(rows), "shared": json_text(shared)}
+        inserted = connection.execute(_insert_runs(columns), values)
         return {(delivery_id, name): run_id for run_id, delivery_id, name in inserted}
 
     def update_runs(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,13 +16,13 @@ from billhook.inbox.running.content_duplicates import find_duplicates
 from billhook.inbox.running.leases import NOT_CLAIMED
 from billhook.inbox.running.limits import PAUSED_COUNT
 from billhook.inbox.running.ordering import OrderKey, release_next, with_names
-from billhook.inbox.running.runs import finish_deliveries, insert_runs, new_run
+from billhook.inbox.running.runs import NEW_RUN, finish_deliveries, insert_runs, new_run
 from billhook.inbox.running.superseding import NEWEST_BY_KEY, discard_superseded
 from billhook.inbox.tables.dialect import InboxDialect, dialect_of
 from billhook.inbox.tables.handler_names import ONE_NAME, stored_names
 from billhook.inbox.tables.records import RunOptions, RunPlan, UncalledRun
 from billhook.inbox.tables.schema import IDENTIFIERS, UNFINISHED_RUN, UNREAD, delivery, run
-from billhook.inbox.tables.sql import in_states
+from billhook.inbox.tables.sql import in_states, json_text
 from billhook.inbox.tables.states import DeliveryState, RunState
 
 _PLAIN = RunOptions()
@@ -81,7 +80,7 @@ def write_plans(
             reads_types, row["event_type"] = True, planned.event_type
         rows.append(row | dict(zip(_IDENTIFIERS, planned.identifiers, strict=False)))
     statement = _plan_statement(dialect_of(connection), reads_types=reads_types, was_planned=was_planned)
-    new = connection.execute(statement, {"plans": json.dumps(rows)})
+    new = connection.execute(statement, {"plans": json_text(rows)})
     return {delivery_id: None if paused else key for delivery_id, key, paused in new}
 
 
@@ -115,7 +114,7 @@ def change_runs(
         row |= {"token": run.c.token + 1, "replays": run.c.replays + case((UNFINISHED_RUN, 0), else_=1)}
         row |= {"runs_alone": 0, "uncounted_attempts": 0, "duration_seconds": None, **NOT_CLAIMED}
         row |= {"not_before": None, "postponements": 0}
-        connection.execute(update(run).where(run.c.id == run_id).values(row))
+        connection.execute(update(run).where(run.c.id == run_id).values({**NEW_RUN, **row}))
     _in_order(connection, keys, originals, now)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -69,12 +70,12 @@ def new_run(
     state: RunState = RunState.DUE,
     **others: Any,
 ) -> dict[str, Any]:
-    """Return the row of a new run; `others` are columns that are NULL or 0 otherwise."""
+    """Return the row of a new run; `others` are columns that are as in NEW_RUN otherwise."""
     row = {"delivery_id": delivery_id, "handler": handler, "state": state.value, "due_at": due_at}
-    return {**_NEW, **row, "token": token, **others}
+    return {**row, "token": token, **others}
 
 
-_NEW: dict[str, Any] = {
+NEW_RUN: dict[str, Any] = {
     "attempts": 0,
     "worker": None,
     "release_id": None,
@@ -88,14 +89,21 @@ _NEW: dict[str, Any] = {
     "identity": None,
     "twin_of": None,
 }
-_COLUMNS = ("delivery_id", "handler", "state", "due_at", "token", *_NEW)
+_COLUMNS = ("delivery_id", "handler", "state", "due_at", "token", *NEW_RUN)
 
 
-def insert_runs(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], int]:
-    """Insert runs made by `new_run`; returns their ids by delivery and handler."""
+def insert_runs(
+    connection: Connection,
+    rows: Sequence[Mapping[str, Any]],
+    shared: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[tuple[int, str], int]:
+    """Insert new runs; returns their ids by delivery and handler.
+
+    What a row does not have is as in `shared`, which is written once, and else as in NEW_RUN.
+    """
     if not rows:
         return {}
-    return dialect_of(connection).insert_runs(connection, _COLUMNS, rows)
+    return dialect_of(connection).insert_runs(connection, _COLUMNS, rows, {**NEW_RUN, **shared})
 
 
 def settle(

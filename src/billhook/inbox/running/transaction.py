@@ -23,7 +23,7 @@ from billhook.inbox.running.leases import HELD, LEASE, NOT_CLAIMED, lease_parame
 from billhook.inbox.running.limits import Limiter
 from billhook.inbox.running.ordering import release_next
 from billhook.inbox.running.planning import make_runs, write_plans
-from billhook.inbox.running.runs import insert_runs, new_run, settle
+from billhook.inbox.running.runs import insert_runs, settle
 from billhook.inbox.tables.dialect import dialect_of
 from billhook.inbox.tables.records import (
     Claim,
@@ -384,21 +384,17 @@ class InboxTransaction:
                 runs.append(one)
         number = min(number, len(runs))
         runs += behind
-        rows = []
-        started: dict[str, Any] = {
-            "state": RunState.RUNNING,
-            "attempts": 1,
-            "started_at": now,
-            **self._claimer,
-        }
-        for index, (stored, handler) in enumerate(runs):
-            if index < number:
-                queued = int(index >= at_once)
-                row = new_run(stored.delivery_id, handler, leased_until, token, queued=queued, **started)
-            else:
-                row = new_run(stored.delivery_id, handler, now, token)
-            rows.append(row)
-        run_ids = insert_runs(self.connection, rows)
+        claimed = [
+            {"delivery_id": stored.delivery_id, "handler": handler, "queued": int(index >= at_once)}
+            for index, (stored, handler) in enumerate(runs[:number])
+        ]
+        started = {"state": RunState.RUNNING.value, "token": token, "attempts": 1, "started_at": now}
+        started |= {"due_at": leased_until, **self._claimer}
+        run_ids = insert_runs(self.connection, claimed, started)
+        waiting = [
+            {"delivery_id": stored.delivery_id, "handler": handler} for stored, handler in runs[number:]
+        ]
+        insert_runs(self.connection, waiting, {"state": RunState.DUE.value, "token": token, "due_at": now})
         return [
             Claim(run_ids[stored.delivery_id, handler], token, handler, 1, leased_until, stored)
             for stored, handler in runs[:number]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -101,10 +102,14 @@ class SqliteDialect(InboxDialect):
         return func.json_group_object(key, value)
 
     def insert_runs(
-        self, connection: Connection, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
+        self,
+        connection: Connection,
+        columns: Sequence[str],
+        rows: Sequence[Mapping[str, Any]],
+        shared: Mapping[str, Any],
     ) -> dict[tuple[int, str], int]:
         """Insert them one by one."""
-        execute_each(connection, _insert_run(columns), rows)
+        execute_each(connection, _insert_run(columns), rows, shared)
         # Consecutive: the transaction holds the write lock, and a table's next id is its highest plus one.
         last = connection.exec_driver_sql("SELECT last_insert_rowid()").scalar_one()
         return {
@@ -144,18 +149,24 @@ _FOR_DRIVER: Any = with_own(sqlite.dialect(), SQLITE)
 
 
 def execute_each(
-    connection: Connection, statement: Insert | Update, rows: Iterable[Mapping[str, Any]]
+    connection: Connection,
+    statement: Insert | Update,
+    rows: Iterable[Mapping[str, Any]],
+    shared: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Execute a statement for each row, by the driver.
+    """Execute a statement for each row, by the driver; what a row does not have is as in `shared`.
 
     SQLAlchemy takes longer to prepare the values of a row than SQLite to write it.
     """
     sql, names, times = _compile_for_driver(statement)
+    common = {
+        name: utc_text(of_all) if isinstance(of_all, datetime) else of_all for name, of_all in shared.items()
+    }
     values = []
     for row in rows:
-        given = dict(row)
+        given = {**common, **row}
         for name in times:
-            if (moment := given[name]) is not None:
+            if isinstance(moment := given[name], datetime):
                 given[name] = utc_text(moment)
         values.append(tuple([given[name] for name in names]))
     connection.exec_driver_sql(sql, values)

@@ -88,9 +88,13 @@ class InboxDialect(Protocol):
     # --- whole statements -----------------------------------------------------------------------------
 
     def insert_runs(
-        self, connection: Connection, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
+        self,
+        connection: Connection,
+        columns: Sequence[str],
+        rows: Sequence[Mapping[str, Any]],
+        shared: Mapping[str, Any],
     ) -> dict[tuple[int, str], int]:
-        """Insert runs; return their ids by delivery and handler."""
+        """Insert runs; return their ids by delivery and handler. A row has what is not as in `shared`."""
 
     def update_runs(
         self, connection: Connection, update: RunUpdate, rows: Sequence[Mapping[str, Any]]
