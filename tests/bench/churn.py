@@ -64,7 +64,7 @@ def churn(inbox: Inbox, url: str, rows: int, days_ago: int) -> Figures:
     at = datetime.now(UTC) - timedelta(days=days_ago)
     spawn = multiprocessing.get_context("spawn")
     stopped, begun = spawn.Event(), spawn.Event()
-    pruner = spawn.Process(target=prune, args=(url, days_ago + DAYS / 2, begun, stopped))
+    pruner = spawn.Process(target=prune, args=(url, days_ago + DAYS / 2, begun, stopped), daemon=True)
     pruner.start()
     _, alone = put(inbox, rows // 10, at)
     begun.set()
@@ -115,7 +115,7 @@ def unfinished(inbox: Inbox, limit: int) -> int:
     """Count the unfinished deliveries, up to a limit."""
     some = f"SELECT 1 FROM delivery WHERE state IN ('received', 'planned') LIMIT {limit}"
     with inbox.database.read() as connection:
-        return int(connection.execute(text(f"SELECT count(*) FROM ({some}) AS some")).scalar_one())
+        return int(connection.execute(text(f"SELECT count(*) FROM ({some}) AS few")).scalar_one())
 
 
 def has_older(inbox: Inbox, at: datetime) -> bool:
