@@ -185,7 +185,7 @@ class Cycle:
         return claims, next_times
 
     def _leave_read(self, now: datetime) -> None:
-        """Release what was read here where processes with newer handlers plan it by now: they read it."""
+        """Release the readings of types that processes with newer handlers read and plan by now."""
         if self._lists.is_stale:
             self._write_list()
         self._lists.look(now)
@@ -218,9 +218,9 @@ class Cycle:
     def _settle(
         self, transaction: InboxTransaction, attempts: Collection[AttemptResult], now: datetime
     ) -> tuple[set[Lease], list[int]]:
-        """Write what attempts ended with, and what readings found.
+        """Write the results of attempts, and the plans that readings have made.
 
-        Returns the leases that still held, and the deliveries that are planned by readings.
+        Returns the leases that still held, and the deliveries of those plans.
         """
         results = [attempt.run_result for attempt in attempts if attempt.planned is None]
         settled = transaction.settle(results, self._dispatcher.clock.now)
@@ -316,7 +316,7 @@ class Cycle:
     def _claim_readings(
         self, transaction: InboxTransaction, poll: PollPlan, settling: Set[Lease], readers: Readers
     ) -> list[Claim]:
-        """Claim readings as far as the readers have capacity, beside that of the poll."""
+        """Claim readings for the free readers, which are no part of the poll's capacity."""
         leases = self._leases
         held = [leases.runs[lease] for lease in leases.readings - settling]
         return transaction.claim(

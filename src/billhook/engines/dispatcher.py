@@ -233,8 +233,8 @@ class Dispatcher:
     ) -> AttemptResult:
         """Call the handler of a claimed run once, or read its delivery. Errors are part of the result.
 
-        `event` and `handler` spare parsing and looking up what the caller has already; instead of an event it
-        may have why there is none.
+        `event` and `handler` are those that the caller has already, so that they are not read or looked up
+        again; in the place of the event it may have the failure of reading it.
         """
         if is_reading(claim.handler):
             return self.reading.attempt(claim)
@@ -388,7 +388,7 @@ def parse(stored: StoredDelivery) -> Event | UnknownEvent:
 
 
 def handler_limits(handlers: ConnectedHandlers) -> dict[str, HandlerLimits]:
-    """Return what bounds the runs of handlers that have limits or aliases: see Dispatcher.limits."""
+    """Return the limits of the handlers that have limits or aliases: see Dispatcher.limits."""
     limits: dict[str, HandlerLimits] = {}
     every = handlers.every()
     own_names = {handler.name for handler in every}

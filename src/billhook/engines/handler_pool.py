@@ -84,9 +84,9 @@ class HandlerPool:
         self._queue.put(run)
 
     def finished(self) -> tuple[list[AttemptResult], list[ClaimedRun]]:
-        """Return the results of attempts that ended or timed out since the last call, and runs without any.
+        """Return the results of attempts that ended or timed out since the last call, and runs without one.
 
-        Of those the lease expired before they started, or their thread crashed.
+        The latter are those whose lease expired before they started, and those whose thread crashed.
         """
         now = time.monotonic()
         with self._lock:

@@ -79,7 +79,7 @@ class LeaseTable:
             self.to_release.append(run.lease)
 
     def abandon(self) -> None:
-        """Leave what is still held to other workers, of this process too, once the leases have ended."""
+        """Give up what is still held: any worker may claim it, in this process too, once its lease has ended."""
         self._held.difference_update(self.runs)
 
     def record_commit(
@@ -90,11 +90,11 @@ class LeaseTable:
         *,
         orphans_checked: bool,
     ) -> None:
-        """Record a committed transaction: remove what it released, and the leases it `settled`.
+        """Record a committed transaction: forget what it released, and the leases of the results in it.
 
-        Also those that were lost, which this worker does not hold any more. `renewed` is None if the leases
-        were not due for renewal. The window is doubled if more than a quarter of it finished since the last
-        commit: handlers are quick.
+        `settled` has also leases that were lost to another worker: they are not held any more either. `renewed`
+        is None if the leases were not due for renewal. The window is doubled if more than a quarter of it
+        finished since the last commit: handlers are quick.
         """
         self.to_release = []
         if orphans_checked:

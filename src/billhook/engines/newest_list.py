@@ -275,7 +275,7 @@ class NewestList:
 
 
 def _is_due(last_at: datetime | None, now: datetime) -> bool:
-    """Return whether what was done last at a time is to be done again; also if the clock was set back."""
+    """Return whether something last done at that time is due again, as it is after the clock was set back."""
     return last_at is None or not timedelta(0) <= now - last_at < NOTE_EVERY
 
 

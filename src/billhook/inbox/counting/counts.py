@@ -263,7 +263,7 @@ def _sums(
 def keeping(
     connection: Connection, delivery_ids: Collection[int], known_types: Collection[str] | None
 ) -> Iterator[None]:
-    """Add what the block removes of the rows above the watermark to the hourly counts: of these deliveries.
+    """Keep the counts of these deliveries while the block removes rows: those above the watermark are added.
 
     The transaction holds `lock_counts`, and locks that keep others from changing these rows.
     """

@@ -36,7 +36,7 @@ def end_readings(connection: Connection, leases: Iterable[Lease]) -> tuple[set[L
 
 
 def forget_failures(connection: Connection) -> None:
-    """Let the watermark of counts fall behind failures that were deleted with their runs.
+    """Move the watermark of counts back behind failures that were deleted with their runs.
 
     SQLite gives the ids of the newest rows again, and would not count what has them next.
     """

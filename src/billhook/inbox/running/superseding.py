@@ -49,7 +49,7 @@ _NOT_INTERRUPTED = run.c.uncounted_attempts == run.c.postponements
 
 
 def discard_superseded(connection: Connection, keys: Iterable[OrderKey], now: datetime) -> list[UncalledRun]:
-    """Discard what waits although a newer delivery of its key does, where only the newest counts.
+    """Discard the waiting runs of a key that have a newer delivery, where only the newest counts.
 
     However many wait: none is claimed for it, so that the newest is called however fast newer ones come. One
     that is claimed goes on. The caller finishes the deliveries. On PostgreSQL only under

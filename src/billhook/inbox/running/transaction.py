@@ -213,10 +213,10 @@ class InboxTransaction:
     def end_readings(
         self, plans: Mapping[Lease, RunPlan], alone: Collection[Lease], now: datetime
     ) -> tuple[set[Lease], list[int]]:
-        """Write what readings found in place of their runs, by the leases of these, as `plan` does.
+        """Write the plans that readings have made, in the place of their runs; `plans` are by their leases.
 
-        Returns the leases that were still held, and the deliveries that are planned. Those that are settled
-        to be read again, but `alone`, are marked so.
+        Returns the leases that were still held, and the deliveries that are planned. Readings in `alone` are
+        to be repeated while nothing else is read, and are marked so.
         """
         if alone:
             readings.mark_alone(self.connection, alone)
@@ -366,9 +366,10 @@ class InboxTransaction:
         which: Callable[[str], bool],
         most: Callable[[str], int] | None = None,
     ) -> list[Claim]:
-        """Insert the runs that `plan` left of these names: the first `number` claimed, others due.
+        """Insert the runs of these names that `plan` left: the first `number` as claimed, the others as due.
 
-        Of those that are claimed, `most` of each name, `at_once` are not queued.
+        At most `most(name)` of each name are claimed. The first `at_once` of the claimed ones start at once;
+        the others wait in the worker's queue.
         """
         token = secrets.randbits(30)
         left, runs, behind = self.left_to_claim, [], []
@@ -408,7 +409,7 @@ class InboxTransaction:
         times: NextTimes | None = None,
         which: Callable[[str], bool] = every_name,
     ) -> Claim | None:
-        """Claim one due suspect of a handler that the caller may claim, to be run beside nothing else.
+        """Claim one due suspect, of a handler that the caller may claim: it is run while nothing else is.
 
         First those with the fewest attempts that count; those that were lost beside other runs come last.
         """

@@ -84,7 +84,7 @@ _FIRST_OF_EACH = _of_each_type([delivery.c.id, delivery.c.received_at, delivery.
 
 @dataclass(slots=True)
 class RoundRobin:
-    """Whose turn it is where more deliveries wait than a batch takes; of one engine, and for one thread."""
+    """Which event types have their turn, where more deliveries wait than a batch takes. For one thread."""
 
     queue_of: QueueOf
     of_each: int = MOST_OF_EACH
@@ -126,7 +126,7 @@ def merge(
     *,
     complete: bool,
 ) -> list[StoredDelivery]:
-    """Return up to `limit` deliveries, by id: of each queue the beginning.
+    """Return up to `limit` deliveries in the order of their ids: the first ones of each queue.
 
     `oldest` are the first of all. `found` are the first `of_each` of each type and source: of all of them if
     it is `complete`; else they do not tell the beginning of a queue that may have several types.

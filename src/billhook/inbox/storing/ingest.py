@@ -225,7 +225,7 @@ def choose_variant(stored: Mapping[str, StoredVariant], new: NewDelivery) -> Var
 def _further_type(
     stored: StoredVariant, variant: str, first: StoredVariant | None, event_type: str
 ) -> VariantChoice:
-    """Choose for a further type without a model: its bytes are stored, and its name joins the row's error."""
+    """Choose for known bytes under a further type without a model: its name is added to the row's error."""
     if stored.error is None:  # an operator had it planned
         return VariantChoice(PutStatus.SURPLUS, variant)
     named: list[str] = json.loads(stored.also_sent_as or "[]")
