@@ -79,7 +79,7 @@ class LeaseTable:
             self.to_release.append(run.lease)
 
     def abandon(self) -> None:
-        """Give up what is still held: any worker may claim it, in this process too, once its lease has ended."""
+        """Give up what is still held: any worker may claim it once its lease has ended."""
         self._held.difference_update(self.runs)
 
     def record_commit(
@@ -92,7 +92,7 @@ class LeaseTable:
     ) -> None:
         """Record a committed transaction: forget what it released, and the leases of the results in it.
 
-        `settled` has also leases that were lost to another worker: they are not held any more either. `renewed`
+        `settled` has also leases that were lost to another worker: they are not held any more. `renewed`
         is None if the leases were not due for renewal. The window is doubled if more than a quarter of it
         finished since the last commit: handlers are quick.
         """
