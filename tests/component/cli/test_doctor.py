@@ -51,6 +51,7 @@ MACHINE = {
     "sqlite-version",
     "postgres-superuser",
     "postgres-fsync",
+    "postgres-autovacuum",
 }
 """What depends on where the tests run: each has a test of its own with facts."""
 
@@ -246,19 +247,26 @@ def test_the_facts_of_an_inbox_are_those_of_its_database(inbox_url):
 
 
 @pytest.mark.slow
-def test_a_server_that_may_lose_pages_is_a_finding(run, frail_url):
+@pytest.mark.parametrize(
+    ("name", "code", "level"),
+    [
+        ("full_page_writes", "postgres-fsync", "error"),
+        ("autovacuum", "postgres-autovacuum", "warning"),
+    ],
+)
+def test_a_server_that_may_lose_pages_or_frees_none_is_a_finding(run, frail_url, name, code, level):
     """On a server of our own, whose setting is changed and put back."""
     told = []
     with psycopg.connect(**libpq(frail_url), autocommit=True) as connection:
         for setting in ("off", "on"):
-            connection.execute(f"ALTER SYSTEM SET full_page_writes = {setting}")
+            connection.execute(f"ALTER SYSTEM SET {name} = {setting}")
             connection.execute("SELECT pg_reload_conf()")
-            until(lambda wanted=setting: connection.execute("SHOW full_page_writes").fetchone() == (wanted,))
+            until(lambda wanted=setting: connection.execute(f"SHOW {name}").fetchone() == (wanted,))
             result = run("doctor", "--json", INBOX_URL=frail_url)
-            told.append(found_in(result, everything=True).get("postgres-fsync", {}).get("level"))
-        connection.execute("ALTER SYSTEM RESET full_page_writes")
+            told.append(found_in(result, everything=True).get(code, {}).get("level"))
+        connection.execute(f"ALTER SYSTEM RESET {name}")
 
-    assert told == ["error", None]
+    assert told == [level, None]
 
 
 # --- handlers and deliveries ----------------------------------------------------------------------

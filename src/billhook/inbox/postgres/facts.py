@@ -56,6 +56,7 @@ class PostgresFacts:
     version: int
     fsync: bool
     full_page_writes: bool
+    autovacuum: bool
     superuser: bool
     local: bool
     encrypted: bool
@@ -86,6 +87,12 @@ class PostgresFacts:
                 "error", "postgres-fsync", "the server runs with fsync or full_page_writes off",
                 "what was answered 200 may be gone, and the database corrupt, after a power failure",
                 "set both to on in postgresql.conf and restart the server",
+            )  # fmt: skip
+        if not self.autovacuum:
+            yield Problem(
+                "warning", "postgres-autovacuum", "the server runs with autovacuum or track_counts off",
+                "what is updated and deleted is never freed: tables and indexes grow with every delivery",
+                "set both to on in postgresql.conf and reload it, or run VACUUM ANALYZE from cron",
             )  # fmt: skip
         if not self.local and self.sslmode != "verify-full":
             how = "without TLS" if not self.encrypted else f"with sslmode={self.sslmode}"
@@ -184,7 +191,14 @@ def read_facts(connection: Connection, database: Database) -> PostgresFacts:
     """Read the facts of an inbox on PostgreSQL."""
     shown = {
         name: connection.execute(text(f"SHOW {name}")).scalar_one()
-        for name in ("server_version_num", "fsync", "full_page_writes", "is_superuser")
+        for name in (
+            "server_version_num",
+            "fsync",
+            "full_page_writes",
+            "autovacuum",
+            "track_counts",
+            "is_superuser",
+        )
     }
     role, schema = connection.execute(_NAMES, {"schema": database.schema}).one()
     session: Any = connection.connection.driver_connection
@@ -194,6 +208,7 @@ def read_facts(connection: Connection, database: Database) -> PostgresFacts:
         version=int(shown["server_version_num"]) // 10_000,
         fsync=shown["fsync"] == "on",
         full_page_writes=shown["full_page_writes"] == "on",
+        autovacuum=shown["autovacuum"] == shown["track_counts"] == "on",
         superuser=shown["is_superuser"] == "on",
         local=is_local(session.info.host),
         encrypted=bool(session.pgconn.ssl_in_use),
