@@ -65,11 +65,11 @@ class InboxRules(Rules):
         self._put_in_order(waiting, now)
 
     def give_first_runs(self, ids: Collection[int], handler: Handler, now: datetime) -> None:
-        """Give a handler those of the deliveries that it handles and has, under no name, had."""
+        """Give a handler those of the deliveries that it handles, can read and has, under no name, had."""
         names, made = self.former.every(handler.name) | {*handler.names}, []
         for delivery in self._in_states(ids, "planned", "done", "dead"):
             had = {each.name for each in self.runs_of(delivery)}
-            if handler.handles(delivery) and names.isdisjoint(had):
+            if handler.handles(delivery) and delivery.fields is not None and names.isdisjoint(had):
                 self._reopen(delivery)
                 made.append(self._new_run(delivery, handler, now))
         self._put_in_order(made, now)
