@@ -33,8 +33,8 @@ HANDLED = ("planned", "done", "dead")
 _DELIVERIES = """SELECT id, source, key, variant, event_type, state, error IS NOT NULL, conflict_of,
     also_sent_as, length(body) = 0 FROM delivery ORDER BY id"""
 _RUNS = """SELECT id, delivery_id, handler, state, attempts, due_at, queued, runs_alone, beside_others,
-    uncounted_attempts, replays, twin_of, order_key IS NOT NULL, identity IS NOT NULL, newest_only, token,
-    last_error, finished_at IS NOT NULL, worker FROM run ORDER BY id"""
+    uncounted_attempts, replays, twin_of, order_key IS NOT NULL, identity IS NOT NULL, newest_only,
+    not_before, postponements, token, last_error, finished_at IS NOT NULL, worker FROM run ORDER BY id"""
 _FAILURES = "SELECT run_id, error FROM failure ORDER BY id"
 _LIMITS = "SELECT name, paused_at IS NOT NULL, failures, next_start_at FROM billhook_handler ORDER BY name"
 
@@ -57,6 +57,8 @@ class StoredRun(NamedTuple):
     ordered: bool
     has_content: bool
     newest: int
+    not_before: str | None
+    postponements: int
     token: int
     error: str | None
     finished: bool
@@ -102,9 +104,9 @@ def read(rows: Rows) -> Stored:
 def _stored_run(row: tuple[Any, ...], failures: tuple[str, ...]) -> StoredRun:
     """Return a row as it is compared; most are the same after a step as before it."""
     values = list(row)
-    for number in (6, 7, 8, 12, 13, 17):
+    for number in (6, 7, 8, 12, 13, 19):
         values[number] = bool(values[number])
-    values[16] = short(values[16])
+    values[18] = short(values[18])
     return StoredRun(*values, failures)
 
 
@@ -119,7 +121,7 @@ def _stored_delivery(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def short(error: str | None) -> str | None:
     """Return an error without what only says where it happened."""
-    if error is not None and error.startswith(("RuntimeError:", "LookupError:")):
+    if error is not None and error.startswith(("RuntimeError:", "LookupError:", "PutOffTooOften:")):
         return error.partition(":")[0]
     return error
 
@@ -197,6 +199,8 @@ class Compared(NamedTuple):
     ordered: bool
     content: bool
     newest: int
+    not_before: str | None
+    postponements: int
     token: int
     error: str | None
     finished: bool
@@ -207,14 +211,15 @@ class Compared(NamedTuple):
 def _comparable(run: Run) -> Compared:
     return Compared(
         *(run.state, run.attempts, text(run.due), run.queued, run.alone, run.beside, run.uncounted),
-        *(run.replays, run.twin_of, run.order is not None, run.content is not None, run.newest, run.token),
+        *(run.replays, run.twin_of, run.order is not None, run.content is not None, run.newest),
+        *(text(run.not_before) if run.not_before else None, run.postponements, run.token),
         *(run.error, not run.unfinished, run.owner, tuple(run.failures)),
     )
 
 
 def _as_comparable(row: StoredRun, offset: int) -> Compared:
     # Its columns are in the same order.
-    return Compared(*row[3:15], row.token - offset, row.error, row.finished, row.worker, row.failures)
+    return Compared(*row[3:17], row.token - offset, row.error, row.finished, row.worker, row.failures)
 
 
 def figures(rules: Rules, inbox: Inbox, now: datetime, number: int) -> list[str]:

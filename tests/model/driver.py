@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,8 @@ class Driver(Meetings):
             raise Discard("pointless")
         if kind == "retry":
             raise Retry(after_seconds=after)
+        if kind == "put_off":
+            raise Retry(at=self.clock.now() + timedelta(seconds=after or 0))
         if kind == "fail":
             raise ValueError("not today")
 
@@ -269,15 +271,12 @@ class Driver(Meetings):
     def _end(self, one: Running, attempt: ClaimedRun, outcome: str, after: float | None) -> None:
         self.outcome = (outcome, after)
         claim = one.claims[attempt.lease]
-        errors = {"ok": "ok", "discard": "discard", "retry": "retry", "fail": "ValueError: not today"}
+        errors = {"fail": "ValueError: not today"}
         if self.rules.calls(one.process, claim):
             self.expected_calls.append((*claim.run.id, claim.attempt, claim.replays))
-        result = self.rules.end(one.process, claim, errors[outcome], self.clock.now(), after)
-        texts = {"discard": "Discard: pointless", "retry": f"Retry: {_retry_text(after)}"}
-        if result.error in texts:
-            result = Result(
-                *(claim, result.state, result.at, result.due, texts[result.error], result.uncounted)
-            )
+        result = self.rules.end(one.process, claim, errors.get(outcome, outcome), self.clock.now(), after)
+        texts = {"discard": "Discard: pointless", **dict.fromkeys(("retry", "put_off"), f"Retry: {Retry()}")}
+        result = replace(result, error=texts.get(result.error or "", result.error))
         one.results[attempt.lease] = result
         one.worker.pool.end(attempt)
         if self.calls != self.expected_calls:
@@ -314,6 +313,7 @@ class Driver(Meetings):
         process, now = one.process, self.clock.now()
         left = duties.left_by(self.rules, process, now, timedelta(seconds=LEASE), was_set=self.was_set)
         started = len(one.worker.pool.executing)
+        left += [f"{each.lease} in its queue" for each in one.worker.pool.waiting if process.held]
         if not number_of_claims and started < THREADS:
             left += duties.unclaimed(self.rules, process, now, is_idle=not process.holds)
         return left
@@ -419,6 +419,8 @@ class Driver(Meetings):
             if not any(each.state in ("received", "planned") for each in self.rules.deliveries.values()):
                 break
             self.resume_all()
+            for number in range(len(self.running)):
+                self.unhold(number)
             while sum(self._finish_all(number) for number in range(len(self.running))):
                 pass
             self.check()
@@ -452,10 +454,6 @@ class Driver(Meetings):
             )
         if lines:
             raise Difference("\n".join(lines))
-
-
-def _retry_text(after: float | None) -> str:
-    return str(Retry(after_seconds=after)) if after is not None else ""
 
 
 def _moment(stored: str) -> datetime:

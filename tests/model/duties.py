@@ -32,8 +32,10 @@ def unclaimed(rules: Rules, process: Process, now: datetime, *, is_idle: bool) -
     """Say what a worker with a free thread has not taken though it is due.
 
     While there are suspects, only one without any run need take one; one that it has begun is a suspect to it
-    until it ends, also if it was discarded meanwhile.
+    until it ends, also if it was discarded meanwhile. One that is held takes nothing.
     """
+    if process.held:
+        return []
     begun = any(claim.alone for claim in process.holds.values())
     if not is_idle and (begun or any(run.alone and run.unfinished for run in rules.runs.values())):
         return []

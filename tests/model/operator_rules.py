@@ -58,11 +58,30 @@ class InboxRules(Rules):
                 run.replays += 1
                 run.state = "due" if run.order is None else "waiting"
                 waiting.append(run)
-            run.attempts = run.uncounted = 0
+            run.attempts = run.uncounted = run.postponements = 0
+            run.not_before = None
             run.alone = run.queued = run.beside = False
             run.due = now
             run.token += 1
         self._put_in_order(waiting, now)
+
+    def postpone(
+        self, ids: Collection[int], now: datetime, until: datetime, names: Collection[str] = ()
+    ) -> None:
+        """Put runs off that wait or are due, also for a retry, which stays so if it is later.
+
+        A time that has passed ends what was put off before.
+        """
+        names = {each for name in names for each in self.former.every(name)}
+        moment = max(until, now)
+        for run in self.runs.values():
+            if run.delivery.id not in ids or run.state not in ("waiting", "due"):
+                continue
+            if names and run.name not in names:
+                continue
+            is_retried_later = run.due > moment and run.due > (run.not_before or moment)
+            run.due = run.due if is_retried_later else moment
+            run.not_before = moment if until > now else None
 
     def give_first_runs(self, ids: Collection[int], handler: Handler, now: datetime) -> None:
         """Give a handler those of the deliveries that it handles, can read and has, under no name, had."""

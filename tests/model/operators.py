@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from billhook.clock import FrozenClock
@@ -11,9 +12,13 @@ from billhook.extension import get_state
 from billhook.inbox import Inbox
 from billhook.inbox.counting.retention import Cutoffs
 from billhook.inbox.operating import operations
+from billhook.inbox.operating.holds import hold_worker, resume_worker
+from billhook.inbox.operating.postpone import postpone
 from billhook.inbox.operating.takeover import take_over
 from model.operator_rules import InboxRules
 from model.records import Delivery, Handler
+
+POSTPONED_FOR = (0.0, 4.0, 45.0, 600.0, 2_600_000.0)
 
 
 class Operators:
@@ -85,6 +90,31 @@ class Operators:
             fitting = [each for each in one.handlers if each.handles(delivery)]
             found += [(one.app, each, delivery) for each in fitting if each.name not in had]
         return found
+
+    def postpone(self, number: int, how: int, more: int) -> None:
+        """Put deliveries off, or only the runs of a handler; or end that."""
+        ids, now = self._some(number, more), self.clock.now()
+        name = self._name(more) if how % 3 == 0 else None
+        until = now + timedelta(seconds=POSTPONED_FOR[how % len(POSTPONED_FOR)])
+        postpone(self.front, ids, now, until, handler=name)
+        self.rules.postpone(ids, now, until, () if name is None else (name,))
+
+    def hold(self, number: int) -> None:
+        """Have a worker start nothing."""
+        alive = [each.process for each in self.running if each.process.seen is not None]
+        if alive:
+            process = alive[number % len(alive)]
+            if hold_worker(self.front, process.name, self.clock.now()) is process.held:
+                raise AssertionError(f"{process.name} is held though it was, or is not there")
+            process.held = True
+
+    def unhold(self, number: int) -> None:
+        """Have a worker that is held start runs again."""
+        held = [each.process for each in self.running if each.process.held]
+        if held:
+            process = held[number % len(held)]
+            resume_worker(self.front, process.name)
+            process.held = False
 
     def discard(self, number: int, more: int) -> None:
         self.discard_these(self._some(number, more))

@@ -61,6 +61,8 @@ class Process:
     noted: datetime | None = None
     """When it noted last that it has planned."""
     stopped: bool = False
+    held: bool = False
+    """Whether an operator has it start nothing."""
     holds: dict[tuple[int, str, int], Claim] = field(default_factory=dict)
 
     def find(self, run: Run) -> Handler | None:
@@ -77,6 +79,10 @@ class Process:
     def is_alive(self, now: datetime) -> bool:
         """A process counts until it is asked to stop, or a minute after it was killed."""
         return self.seen is not None and not self.stopped and now - self.seen < ALIVE
+
+    def may_plan(self, now: datetime) -> bool:
+        """One that is held has its handlers, but no other waits for what it would plan."""
+        return self.is_alive(now) and not self.held
 
 
 class FormerNames(dict[str, str]):
@@ -150,6 +156,10 @@ class Run:
     token: int = 0
     attempts: int = 0
     uncounted: int = 0
+    not_before: datetime | None = None
+    """The time that an operator or its handler has put it off to."""
+    postponements: int = 0
+    """How many of the uncounted attempts put it off."""
     replays: int = 0
     queued: bool = False
     alone: bool = False
@@ -164,6 +174,11 @@ class Run:
     @property
     def unfinished(self) -> bool:
         return self.state in ("waiting", "due", "running")
+
+    @property
+    def was_interrupted(self) -> bool:
+        """An attempt did not count: it was lost, or ended by a stop, and did not put the run off."""
+        return self.uncounted > self.postponements
 
     @property
     def unsettled(self) -> bool:
@@ -184,6 +199,7 @@ class Claim:
     """When the process claimed it, in seconds of a clock that is never set."""
     alone: bool = False
     """Whether it was a suspect then: one that another worker took for lost later runs here as it began."""
+    postponements: int = 0
 
     @property
     def id(self) -> tuple[int, str, int]:
@@ -200,6 +216,7 @@ class Result:
     due: datetime | None = None
     error: str | None = None
     uncounted: bool = False
+    not_before: datetime | None = None
 
 
 @dataclass

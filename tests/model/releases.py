@@ -68,7 +68,7 @@ class Lists:
 
     @staticmethod
     def _newer(process: Process, processes: Collection[Process], now: datetime) -> list[int]:
-        alive = {each.number for each in processes if each.is_alive(now)}
+        alive = {each.number for each in processes if each.may_plan(now)}
         return sorted((each for each in alive if each > process.number), reverse=True)
 
     @staticmethod

@@ -18,9 +18,11 @@ OUTCOMES = (
     ("fail", None),
     ("discard", None),
     ("retry", 2.0),
+    ("put_off", 5.0),
 )
+ENDINGS = (("fail", None), ("ok", None), ("retry", 2.0), ("put_off", 2.0))
 _NUMBERS = {
-    **dict.fromkeys(("put", "put_batch", "replay", "take_over"), 3),
+    **dict.fromkeys(("put", "put_batch", "replay", "take_over", "postpone"), 3),
     **dict.fromkeys(("roll", "give_first_runs", "discard", "erase"), 2),
     "count": 0,
 }
@@ -46,6 +48,9 @@ WEIGHTS: dict[str, int] = {
     "give_first_runs": 2,
     "take_over": 2,
     "discard": 3,
+    "postpone": 3,
+    "hold": 1,
+    "unhold": 2,
     "erase": 2,
     "prune": 1,
     "pause": 2,
@@ -62,7 +67,7 @@ def _status(chance: random.Random, invoice: int) -> Step:
 def _scene(chance: random.Random) -> list[Step]:
     """Return some steps in a row that meet rarely: what happens between a claim and its result."""
     one, other = chance.sample(range(2), 2)
-    invoice, outcome = chance.randrange(2), chance.choice((("fail", None), ("ok", None), ("retry", 2.0)))
+    invoice, outcome = chance.randrange(2), chance.choice(ENDINGS)
     begin: list[Step] = [_status(chance, invoice), _status(chance, 1 - invoice), ("poll", one)]
     lost: list[Step] = [("tick", 31.0), ("poll", other)]
     ended: list[Step] = [("end", chance.randrange(9), *outcome), ("poll", one)]
@@ -77,6 +82,10 @@ def _scene(chance: random.Random) -> list[Step]:
             [*begin, ("erase", numbers[0], 2), *ended],
             [*begin, ("discard", numbers[0], 2), *ended],
             [*begin, *lost, ("replay", *numbers), *late],
+            # Put off after it was taken for lost, and the late result says otherwise; then that ends.
+            [*begin, *lost, ("postpone", numbers[0], 2, 2), *late, ("postpone", numbers[0], 5, 2)],
+            [*begin, ("put", 302, 0, invoice), ("postpone", numbers[0], 2, 2), *ended, ("tick", 45.0)],
+            [*begin, ("hold", one), ("poll", one), *ended, ("poll", other), ("unhold", 0), ("poll", one)],
             [*begin, *died, ("tick", 6.0), ("poll", other), *died, ("tick", 6.0), ("poll", other)],
             [*begin, *died, ("tick", 6.0), ("poll", other), ("tick", 20.0), ("poll", other), *lost, *begin],
             [
