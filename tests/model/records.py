@@ -48,8 +48,20 @@ class Handler:
 
 
 @dataclass(eq=False)
+class Shared:
+    """What the workers of one process share: these, and what it knows of the lists of handlers."""
+
+    workers: list[Process] = field(default_factory=list)
+    noted: datetime | None = None
+    """When it noted last that it has planned."""
+
+
+@dataclass(eq=False)
 class Process:
-    """A process with its handlers. `holds` are the claims whose commit it knows of, by run and token."""
+    """A worker of a process with its handlers; mostly it is the only one.
+
+    `holds` are the claims whose commit it knows of, by run and token.
+    """
 
     name: str
     handlers: Sequence[Handler]
@@ -58,12 +70,15 @@ class Process:
     """When it was recorded as alive last; None before that."""
     number: int = 0
     """The number of its list of handlers: a list that was first seen later has a higher one."""
-    noted: datetime | None = None
-    """When it noted last that it has planned."""
+    shared: Shared = field(default_factory=Shared)
     stopped: bool = False
     held: bool = False
     """Whether an operator has it start nothing."""
     holds: dict[tuple[int, str, int], Claim] = field(default_factory=dict)
+
+    def has_under_way(self, run: Run) -> bool:
+        """Return whether a worker of the process holds the last claim of a run, however late it is."""
+        return any((*run.id, run.token) in each.holds for each in (self, *self.shared.workers))
 
     def find(self, run: Run) -> Handler | None:
         """Return the handler that is called for a run: it must be one of the delivery's type."""

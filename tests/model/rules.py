@@ -220,7 +220,7 @@ class Rules:
             return "the process is held"
         if run.state != "due" or run.due > now:
             return "it is not due"
-        if (*run.id, run.token) in process.holds:
+        if process.has_under_way(run):
             return "the process has it under way"
         handler = process.find(run)
         others = [each for each in self.processes if each is not process and each.is_alive(now)]
@@ -279,7 +279,7 @@ class Rules:
         return claim
 
     def _run_beside(self, process: Process, run: Run, lease_seconds: float, since: float) -> None:
-        """A suspect runs alone in its process, but for what takes longer than a lease."""
+        """A suspect runs alone in its worker, but for what takes longer than a lease."""
         for claim in process.holds.values():
             if run.alone or claim.alone:
                 require(since - claim.since >= lease_seconds, "not alone", run.id, claim.run.id)
@@ -305,7 +305,7 @@ class Rules:
         lost beside others the attempt does not count; lost alone it does, and so does the one before it.
         """
         require(run.state == "running" and run.due <= now, "a lease ended early", run.id, run.due, now)
-        require((*run.id, run.token) not in process.holds, "it is of this very process", run.id)
+        require(not process.has_under_way(run), "it is of this very process", run.id)
         if run.queued:
             run.attempts -= 1
         else:

@@ -40,6 +40,7 @@ WEIGHTS: dict[str, int] = {
     "restart": 2,
     "deploy": 1,
     "roll": 2,
+    "start_beside": 2,
     "end": 30,
     "end_late": 4,
     "overtake": 2,
@@ -85,6 +86,7 @@ def _scene(chance: random.Random) -> list[Step]:
             # Put off after it was taken for lost, and the late result says otherwise; then that ends.
             [*begin, *lost, ("postpone", numbers[0], 2, 2), *late, ("postpone", numbers[0], 5, 2)],
             [*begin, ("put", 302, 0, invoice), ("postpone", numbers[0], 2, 2), *ended, ("tick", 45.0)],
+            [("start_beside", one), *begin, ("poll", 2), *lost, ("poll", 2), *late, ("poll", 2)],
             [*begin, ("hold", one), ("poll", one), *ended, ("poll", other), ("unhold", 0), ("poll", one)],
             [*begin, *died, ("tick", 6.0), ("poll", other), *died, ("tick", 6.0), ("poll", other)],
             [*begin, *died, ("tick", 6.0), ("poll", other), ("tick", 20.0), ("poll", other), *lost, *begin],
