@@ -29,6 +29,7 @@ STATES = (
     *("received", "waiting", "paused", "running", "retrying"),
     *("done", "dead", "quarantined", "pruned", "erased"),
 )
+OPEN_STATES = STATES[1:5]
 HANDLED = ("planned", "done", "dead")
 _DELIVERIES = """SELECT id, source, key, variant, event_type, state, error IS NOT NULL, conflict_of,
     also_sent_as, length(body) = 0 FROM delivery ORDER BY id"""
@@ -225,7 +226,8 @@ def _as_comparable(row: StoredRun, offset: int) -> Compared:
 def figures(rules: Rules, inbox: Inbox, now: datetime, number: int) -> list[str]:
     """Return a line for each figure, condition and filter that is not what the rules say.
 
-    Of the filters one in turn, by `number`.
+    Of the filters those of the states that a planned delivery is in, and one of the others in turn, by
+    `number`.
     """
     found: Counter[tuple[str, str]] = Counter()
     for key, sums in read_totals(inbox).items():
@@ -258,15 +260,15 @@ def _conditions(rules: Rules, facts: Facts, now: datetime) -> list[str]:
 
 def _filtered(rules: Rules, inbox: Inbox, number: int) -> list[str]:
     deliveries = rules.deliveries.values()
-    state = STATES[number % len(STATES)]
     runs = list(rules.runs.values())
     name = runs[number % len(runs)].name if runs else ""
     had = {each.delivery.id for each in runs if each.name in rules.former.every(name)}
+    states = {each.id: status(rules, each) for each in deliveries}
+    of_state = {
+        f"state={state}": (DeliveryFilter(state=state), [one for one in states if states[one] == state])
+        for state in STATES
+    }
     filters = {
-        f"state={state}": (
-            DeliveryFilter(state=state),
-            [each.id for each in deliveries if status(rules, each) == state],
-        ),
         f"handler={name}": (DeliveryFilter(handler=name), had),
         f"without_handler={name}": (
             DeliveryFilter(without_handler=name),
@@ -279,11 +281,15 @@ def _filtered(rules: Rules, inbox: Inbox, number: int) -> list[str]:
         "twins": (DeliveryFilter(twins=True), {each.delivery.id for each in runs if each.twin_of}),
         "conflicts": (DeliveryFilter(conflicts=True), [each.id for each in deliveries if each.conflict_of]),
     }
-    which = list(filters)[number % len(filters)]
-    selection, expected = filters[which]
-    found = sorted(chain.from_iterable(id_batches(inbox, selection)))
-    return (
-        []
-        if found == sorted(expected)
-        else [f"filter {which}: the rules: {sorted(expected)}, found: {found}"]
-    )
+    filters |= {name: each for name, each in of_state.items() if name[6:] not in OPEN_STATES}
+    in_turn = [*filters][number % len(filters)]
+    chosen = {
+        in_turn: filters[in_turn],
+        **{f"state={each}": of_state[f"state={each}"] for each in OPEN_STATES},
+    }
+    lines = []
+    for which, (selection, expected) in chosen.items():
+        found = sorted(chain.from_iterable(id_batches(inbox, selection)))
+        if found != sorted(expected):
+            lines.append(f"filter {which}: the rules: {sorted(expected)}, found: {found}")
+    return lines

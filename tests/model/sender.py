@@ -37,7 +37,7 @@ def _event(number: int, kind: int, more: int) -> tuple[str, bytes]:
     if number % 23 == 0:
         return ("" if more % 2 else STATUS), UNREADABLE
     if number % 29 == 0:
-        return f"Acme{more % 3}", b'{"a": 1}'
+        return f"Acme{number // 29 % 3}", b'{"a": 1}'
     if number % 3 == 0:
         return PING, _SAMPLES[PING]
     if number % 3 == 1 and more % 3 == 0:
