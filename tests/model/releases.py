@@ -40,9 +40,10 @@ class Lists:
         process with that list has planned since.
         """
         for number in self._newer(process, processes, now):
-            is_passed = (process.shared, number) in self._passed
-            if is_passed or self._plan_alike(process.handlers, self._handlers[number], delivery):
+            if (process.shared, number) in self._passed:
                 continue
+            if self._plan_alike(process.handlers, self._handlers[number], delivery):
+                return False  # whatever the lists between the two say
             left = [
                 each.received
                 for each in unread
