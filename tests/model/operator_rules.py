@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from model.records import Delivery, Handler, Run
@@ -64,6 +65,25 @@ class InboxRules(Rules):
             run.due = now
             run.token += 1
         self._put_in_order(waiting, now)
+
+    def replay_as(
+        self, ids: Collection[int], event_type: str, fields: Mapping[int, dict[str, object] | None]
+    ) -> None:
+        """Have what no handler has had read as another event type; how it was sent stays known."""
+        for delivery in self._in_states(ids, "done", "quarantined"):
+            if not self.runs_of(delivery):
+                delivery.sent_counted_as = delivery.counted_as
+                delivery.sent_as, delivery.type, delivery.known = delivery.sent_type, event_type, True
+                delivery.fields = fields[delivery.id]
+                delivery.state, delivery.needs_action, delivery.also = "received", False, []
+
+    def resend(self, edited: Delivery, handler: Handler, now: datetime) -> None:
+        """Store an edited copy of a delivery for one handler, which is no twin of another."""
+        self.deliveries[edited.id] = edited
+        self.counted[edited.counted_as, "accepted"] += 1
+        edited.state = "planned"
+        self._put_in_order([self._new_run(edited, replace(handler, identity=()), now)], now)
+        self._finish([edited])
 
     def postpone(
         self, ids: Collection[int], now: datetime, until: datetime, names: Collection[str] = ()

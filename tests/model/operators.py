@@ -8,6 +8,7 @@ from typing import Any
 
 from billhook.clock import FrozenClock
 from billhook.engines.first_runs import FirstRuns
+from billhook.engines.resend import resend
 from billhook.extension import get_state
 from billhook.inbox import Inbox
 from billhook.inbox.counting.retention import Cutoffs
@@ -15,8 +16,10 @@ from billhook.inbox.operating import operations
 from billhook.inbox.operating.holds import hold_worker, resume_worker
 from billhook.inbox.operating.postpone import postpone
 from billhook.inbox.operating.takeover import take_over
+from billhook.inbox.reading.deliveries import details
 from model.operator_rules import InboxRules
 from model.records import Delivery, Handler
+from model.sender import CREATED, PING, STATUS, fields_as
 
 POSTPONED_FOR = (0.0, 4.0, 45.0, 600.0, 2_600_000.0)
 
@@ -54,6 +57,33 @@ class Operators:
             only_failed=options.get("only_failed", False),
             every=options.get("all_handlers", False),
         )
+
+    def replay_as(self, number: int, how: int) -> None:
+        """Replay deliveries as another type than they were sent as."""
+        event_type = (STATUS, PING, CREATED)[how % 3]
+        found = [each for each in self.rules.deliveries.values() if each.state in ("done", "quarantined")]
+        some = [found[-1 - number % len(found)]] if found else []
+        fields = {each.id: fields_as(event_type, each.body or b"") for each in some}
+        operations.replay(self.front, [*fields], self.clock.now(), as_type=event_type)
+        self.rules.replay_as([*fields], event_type, fields)
+
+    def resend(self, number: int, how: int, more: int) -> None:
+        """Have a handler called with an edited copy of a delivery: with the body of another of its type."""
+        one = self.running[number % len(self.running)] if self.running else None
+        stored = [self.rules.deliveries[each] for each in self._recent()]
+        found = [each for each in stored if each.body and each.fields is not None and each.sent_as is None]
+        found = [each for each in found if one and any(handler.handles(each) for handler in one.handlers)]
+        if one is None or not found:
+            return
+        original, now = found[how % len(found)], self.clock.now()
+        handlers = [each for each in one.handlers if each.handles(original)]
+        others = [each for each in found if each.type == original.type]
+        handler, other = handlers[more % len(handlers)], others[more % len(others)]
+        facts, registered = details(self.front, [original.id])[0], get_state(one.app).dispatcher.handlers
+        new_id = resend(self.front, registered, facts, handler.name, other.body or b"", now)
+        key = details(self.front, [new_id])[0].summary.key
+        kind = (original.source, key, original.type, original.known)
+        self.rules.resend(Delivery(new_id, *kind, other.body, other.fields, now, None), handler, now)
 
     def give_first_runs(self, number: int, how: int) -> None:
         """Give a handler that is registered what it has missed, and replay what it has had."""

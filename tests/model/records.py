@@ -147,10 +147,19 @@ class Delivery:
     also: list[str] = field(default_factory=list)
     needs_action: bool = False
     """Whether an error says why it is not handled."""
+    sent_as: str | None = None
+    """The type that it was sent as, where an operator has it read as another one."""
+    sent_counted_as: str | None = None
+
+    @property
+    def sent_type(self) -> str:
+        return self.type if self.sent_as is None else self.sent_as
 
     @property
     def counted_as(self) -> str:
-        """All types without a model are counted together."""
+        """All types without a model are counted together; it stays counted as it was sent."""
+        if self.sent_counted_as is not None:
+            return self.sent_counted_as
         return self.type if self.known or not self.type else "*"
 
 

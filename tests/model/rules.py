@@ -66,7 +66,7 @@ class Rules:
         first = of_key.get("")
         if not new.type:
             variant = "-"
-        elif first is None or first.type == new.type:
+        elif first is None or first.sent_type == new.type:
             variant = ""
         else:
             variant = new.type if new.known else "*"
@@ -84,7 +84,7 @@ class Rules:
             if not same:
                 return self._store(new, f"{variant}#{len(like_these)}", "conflict", first or like)
             like = same[0]
-        if like.type == new.type or new.type in like.also:
+        if like.sent_type == new.type or new.type in like.also:
             return "duplicate"
         if not like.needs_action:
             return "surplus"

@@ -22,8 +22,8 @@ OUTCOMES = (
 )
 ENDINGS = (("fail", None), ("ok", None), ("retry", 2.0), ("put_off", 2.0))
 _NUMBERS = {
-    **dict.fromkeys(("put", "put_batch", "replay", "take_over", "postpone"), 3),
-    **dict.fromkeys(("roll", "give_first_runs", "discard", "erase"), 2),
+    **dict.fromkeys(("put", "put_batch", "replay", "take_over", "postpone", "resend"), 3),
+    **dict.fromkeys(("roll", "give_first_runs", "replay_as", "discard", "erase"), 2),
     "count": 0,
 }
 """How many numbers a step has, where it is not one."""
@@ -47,6 +47,8 @@ WEIGHTS: dict[str, int] = {
     "meddle": 2,
     "replay": 5,
     "replay_quarantined": 1,
+    "replay_as": 1,
+    "resend": 2,
     "give_first_runs": 2,
     "take_over": 2,
     "discard": 3,
