@@ -29,12 +29,13 @@ STATES = (
     *("received", "waiting", "paused", "running", "retrying"),
     *("done", "dead", "quarantined", "pruned", "erased"),
 )
+OPEN_STATES = STATES[1:5]
 HANDLED = ("planned", "done", "dead")
 _DELIVERIES = """SELECT id, source, key, variant, event_type, state, error IS NOT NULL, conflict_of,
     also_sent_as, length(body) = 0 FROM delivery ORDER BY id"""
 _RUNS = """SELECT id, delivery_id, handler, state, attempts, due_at, queued, runs_alone, beside_others,
-    uncounted_attempts, replays, twin_of, order_key IS NOT NULL, identity IS NOT NULL, newest_only, token,
-    last_error, finished_at IS NOT NULL, worker FROM run ORDER BY id"""
+    uncounted_attempts, replays, twin_of, order_key IS NOT NULL, identity IS NOT NULL, newest_only,
+    not_before, postponements, token, last_error, finished_at IS NOT NULL, worker FROM run ORDER BY id"""
 _FAILURES = "SELECT run_id, error FROM failure ORDER BY id"
 _LIMITS = "SELECT name, paused_at IS NOT NULL, failures, next_start_at FROM billhook_handler ORDER BY name"
 
@@ -57,6 +58,8 @@ class StoredRun(NamedTuple):
     ordered: bool
     has_content: bool
     newest: int
+    not_before: str | None
+    postponements: int
     token: int
     error: str | None
     finished: bool
@@ -102,9 +105,9 @@ def read(rows: Rows) -> Stored:
 def _stored_run(row: tuple[Any, ...], failures: tuple[str, ...]) -> StoredRun:
     """Return a row as it is compared; most are the same after a step as before it."""
     values = list(row)
-    for number in (6, 7, 8, 12, 13, 17):
+    for number in (6, 7, 8, 12, 13, 19):
         values[number] = bool(values[number])
-    values[16] = short(values[16])
+    values[18] = short(values[18])
     return StoredRun(*values, failures)
 
 
@@ -119,7 +122,7 @@ def _stored_delivery(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def short(error: str | None) -> str | None:
     """Return an error without what only says where it happened."""
-    if error is not None and error.startswith(("RuntimeError:", "LookupError:")):
+    if error is not None and error.startswith(("RuntimeError:", "LookupError:", "PutOffTooOften:")):
         return error.partition(":")[0]
     return error
 
@@ -197,6 +200,8 @@ class Compared(NamedTuple):
     ordered: bool
     content: bool
     newest: int
+    not_before: str | None
+    postponements: int
     token: int
     error: str | None
     finished: bool
@@ -207,20 +212,22 @@ class Compared(NamedTuple):
 def _comparable(run: Run) -> Compared:
     return Compared(
         *(run.state, run.attempts, text(run.due), run.queued, run.alone, run.beside, run.uncounted),
-        *(run.replays, run.twin_of, run.order is not None, run.content is not None, run.newest, run.token),
+        *(run.replays, run.twin_of, run.order is not None, run.content is not None, run.newest),
+        *(text(run.not_before) if run.not_before else None, run.postponements, run.token),
         *(run.error, not run.unfinished, run.owner, tuple(run.failures)),
     )
 
 
 def _as_comparable(row: StoredRun, offset: int) -> Compared:
     # Its columns are in the same order.
-    return Compared(*row[3:15], row.token - offset, row.error, row.finished, row.worker, row.failures)
+    return Compared(*row[3:17], row.token - offset, row.error, row.finished, row.worker, row.failures)
 
 
 def figures(rules: Rules, inbox: Inbox, now: datetime, number: int) -> list[str]:
     """Return a line for each figure, condition and filter that is not what the rules say.
 
-    Of the filters one in turn, by `number`.
+    Of the filters those of the states that a planned delivery is in, and one of the others in turn, by
+    `number`.
     """
     found: Counter[tuple[str, str]] = Counter()
     for key, sums in read_totals(inbox).items():
@@ -253,15 +260,15 @@ def _conditions(rules: Rules, facts: Facts, now: datetime) -> list[str]:
 
 def _filtered(rules: Rules, inbox: Inbox, number: int) -> list[str]:
     deliveries = rules.deliveries.values()
-    state = STATES[number % len(STATES)]
     runs = list(rules.runs.values())
     name = runs[number % len(runs)].name if runs else ""
     had = {each.delivery.id for each in runs if each.name in rules.former.every(name)}
+    states = {each.id: status(rules, each) for each in deliveries}
+    of_state = {
+        f"state={state}": (DeliveryFilter(state=state), [one for one in states if states[one] == state])
+        for state in STATES
+    }
     filters = {
-        f"state={state}": (
-            DeliveryFilter(state=state),
-            [each.id for each in deliveries if status(rules, each) == state],
-        ),
         f"handler={name}": (DeliveryFilter(handler=name), had),
         f"without_handler={name}": (
             DeliveryFilter(without_handler=name),
@@ -274,11 +281,15 @@ def _filtered(rules: Rules, inbox: Inbox, number: int) -> list[str]:
         "twins": (DeliveryFilter(twins=True), {each.delivery.id for each in runs if each.twin_of}),
         "conflicts": (DeliveryFilter(conflicts=True), [each.id for each in deliveries if each.conflict_of]),
     }
-    which = list(filters)[number % len(filters)]
-    selection, expected = filters[which]
-    found = sorted(chain.from_iterable(id_batches(inbox, selection)))
-    return (
-        []
-        if found == sorted(expected)
-        else [f"filter {which}: the rules: {sorted(expected)}, found: {found}"]
-    )
+    filters |= {name: each for name, each in of_state.items() if name[6:] not in OPEN_STATES}
+    in_turn = [*filters][number % len(filters)]
+    chosen = {
+        in_turn: filters[in_turn],
+        **{f"state={each}": of_state[f"state={each}"] for each in OPEN_STATES},
+    }
+    lines = []
+    for which, (selection, expected) in chosen.items():
+        found = sorted(chain.from_iterable(id_batches(inbox, selection)))
+        if found != sorted(expected):
+            lines.append(f"filter {which}: the rules: {sorted(expected)}, found: {found}")
+    return lines

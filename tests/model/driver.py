@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from model.catalogue import PROCESS_WAITS, catalogue, registered
 from model.comparison import Stored, StoredRun
 from model.meetings import Meetings
 from model.operator_rules import InboxRules
-from model.records import Claim, Delivery, Handler, Process, Result, Run
+from model.records import Claim, Delivery, Handler, Process, Result, Run, Shared
 from model.rules import INTERRUPTED
 from model.sender import Sender, fields_of
 from model.stepped import Monotonic, SteppedWorker, Storage
@@ -50,7 +50,7 @@ class Difference(AssertionError):
 
 @dataclass(eq=False)
 class Running:
-    """A process that runs: an app on the inbox, with one worker."""
+    """A worker that runs, of an app on the inbox: mostly the only one of its process."""
 
     app: Any
     handlers: Sequence[Handler]
@@ -112,28 +112,45 @@ class Driver(Meetings):
             **self.config,
         )
 
-    def start(self, which: int) -> None:
-        app = self._app(which)
+    def start(self, which: int, beside: Running | None = None) -> None:
+        """Start a process with a worker of a release; or one more worker, `beside` that of a process."""
+        app = self._app(which) if beside is None else beside.app
         state = get_state(app)
         worker = SteppedWorker(
             state.inbox, state.dispatcher, self.monotonic, threads=THREADS, lease_seconds=LEASE
         )
         handlers = self.sets[which % len(self.sets)]
-        process = Process(worker._owner, handlers, PROCESS_WAITS)
+        shared = Shared() if beside is None else beside.process.shared
+        process = Process(worker._owner, handlers, PROCESS_WAITS, shared=shared)
+        shared.workers.append(process)
         self.rules.processes.append(process)
-        self.running.append(Running(app, handlers, worker, Storage(state.inbox), process, which))
+        storage = Storage(state.inbox) if beside is None else beside.storage
+        self.running.append(Running(app, handlers, worker, storage, process, which))
+
+    def start_beside(self, number: int) -> None:
+        """Start a second worker in a process."""
+        alone = [each for each in self.running if len(each.process.shared.workers) == 1]
+        if alone:
+            one = alone[number % len(alone)]
+            self.start(one.release, one)
 
     def kill(self, one: Running) -> None:
-        """End a process at once: what it held is held until the leases end."""
+        """End a process at once: what its workers held is held until the leases end."""
+        for each in [each for each in self.running if each.app is one.app]:
+            self._end_worker(each)
+
+    def _end_worker(self, one: Running) -> None:
         self.running.remove(one)
         self.after = None
         one.process.holds.clear()
-        self.closing.append(one.app)
+        one.process.shared.workers.remove(one.process)
+        if not one.process.shared.workers:
+            self.closing.append(one.app)
         one.worker.close()
 
     def close(self) -> None:
-        for one in list(self.running):
-            self.kill(one)
+        while self.running:
+            self.kill(self.running[0])
         for app in self.closing:
             app.extensions["billhook"].close()
         self.front.close()
@@ -147,6 +164,8 @@ class Driver(Meetings):
             raise Discard("pointless")
         if kind == "retry":
             raise Retry(after_seconds=after)
+        if kind == "put_off":
+            raise Retry(at=self.clock.now() + timedelta(seconds=after or 0))
         if kind == "fail":
             raise ValueError("not today")
 
@@ -223,7 +242,7 @@ class Driver(Meetings):
             self.rules.register(one.process, self.clock.now())  # it is polled once, to stop
         one.process.stopped = True
         self._follow(one, settling, known=True, stopped=True)
-        self.kill(one)
+        self._end_worker(one)
 
     def _collected(self, one: Running) -> list[Any]:
         """Return what the poll will settle. Of a run whose lease ended in the queue it holds nothing."""
@@ -269,15 +288,12 @@ class Driver(Meetings):
     def _end(self, one: Running, attempt: ClaimedRun, outcome: str, after: float | None) -> None:
         self.outcome = (outcome, after)
         claim = one.claims[attempt.lease]
-        errors = {"ok": "ok", "discard": "discard", "retry": "retry", "fail": "ValueError: not today"}
+        errors = {"fail": "ValueError: not today"}
         if self.rules.calls(one.process, claim):
             self.expected_calls.append((*claim.run.id, claim.attempt, claim.replays))
-        result = self.rules.end(one.process, claim, errors[outcome], self.clock.now(), after)
-        texts = {"discard": "Discard: pointless", "retry": f"Retry: {_retry_text(after)}"}
-        if result.error in texts:
-            result = Result(
-                *(claim, result.state, result.at, result.due, texts[result.error], result.uncounted)
-            )
+        result = self.rules.end(one.process, claim, errors.get(outcome, outcome), self.clock.now(), after)
+        texts = {"discard": "Discard: pointless", **dict.fromkeys(("retry", "put_off"), f"Retry: {Retry()}")}
+        result = replace(result, error=texts.get(result.error or "", result.error))
         one.results[attempt.lease] = result
         one.worker.pool.end(attempt)
         if self.calls != self.expected_calls:
@@ -314,8 +330,9 @@ class Driver(Meetings):
         process, now = one.process, self.clock.now()
         left = duties.left_by(self.rules, process, now, timedelta(seconds=LEASE), was_set=self.was_set)
         started = len(one.worker.pool.executing)
+        left += [f"{each.lease} in its queue" for each in one.worker.pool.waiting if process.held]
         if not number_of_claims and started < THREADS:
-            left += duties.unclaimed(self.rules, process, now, is_idle=not process.holds)
+            left += duties.unclaimed(self.rules, process, now)
         return left
 
     def _interrupt(self, one: Running, after: Stored, now: datetime) -> None:
@@ -419,6 +436,8 @@ class Driver(Meetings):
             if not any(each.state in ("received", "planned") for each in self.rules.deliveries.values()):
                 break
             self.resume_all()
+            for number in range(len(self.running)):
+                self.unhold(number)
             while sum(self._finish_all(number) for number in range(len(self.running))):
                 pass
             self.check()
@@ -452,10 +471,6 @@ class Driver(Meetings):
             )
         if lines:
             raise Difference("\n".join(lines))
-
-
-def _retry_text(after: float | None) -> str:
-    return str(Retry(after_seconds=after)) if after is not None else ""
 
 
 def _moment(stored: str) -> datetime:

@@ -28,12 +28,16 @@ def left_by(rules: Rules, process: Process, now: datetime, lease: timedelta, *, 
     return left
 
 
-def unclaimed(rules: Rules, process: Process, now: datetime, *, is_idle: bool) -> list[str]:
+def unclaimed(rules: Rules, process: Process, now: datetime) -> list[str]:
     """Say what a worker with a free thread has not taken though it is due.
 
     While there are suspects, only one without any run need take one; one that it has begun is a suspect to it
-    until it ends, also if it was discarded meanwhile.
+    until it ends, also if it was discarded meanwhile. What another worker of the process is late with counts
+    as due here, so that suspects wait for it. One that is held takes nothing.
     """
+    if process.held:
+        return []
+    is_idle = not any(each.holds for each in process.shared.workers)
     begun = any(claim.alone for claim in process.holds.values())
     if not is_idle and (begun or any(run.alone and run.unfinished for run in rules.runs.values())):
         return []
@@ -46,7 +50,7 @@ def unclaimed(rules: Rules, process: Process, now: datetime, *, is_idle: bool) -
     for run in rules.runs.values():
         if rules.may_claim(process, run, now) is None:
             left.append(f"{run.id} due since {run.due}")
-        elif run.state == "running" and run.due <= now and (*run.id, run.token) not in process.holds:
+        elif run.state == "running" and run.due <= now and not process.has_under_way(run):
             left.append(f"{run.id}, the lease of which ended {run.due}")
     return left
 

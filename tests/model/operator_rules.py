@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from model.records import Delivery, Handler, Run
@@ -58,18 +59,56 @@ class InboxRules(Rules):
                 run.replays += 1
                 run.state = "due" if run.order is None else "waiting"
                 waiting.append(run)
-            run.attempts = run.uncounted = 0
+            run.attempts = run.uncounted = run.postponements = 0
+            run.not_before = None
             run.alone = run.queued = run.beside = False
             run.due = now
             run.token += 1
         self._put_in_order(waiting, now)
 
+    def replay_as(
+        self, ids: Collection[int], event_type: str, fields: Mapping[int, dict[str, object] | None]
+    ) -> None:
+        """Have what no handler has had read as another event type; how it was sent stays known."""
+        for delivery in self._in_states(ids, "done", "quarantined"):
+            if not self.runs_of(delivery):
+                delivery.sent_counted_as = delivery.counted_as
+                delivery.sent_as, delivery.type, delivery.known = delivery.sent_type, event_type, True
+                delivery.fields = fields[delivery.id]
+                delivery.state, delivery.needs_action, delivery.also = "received", False, []
+
+    def resend(self, edited: Delivery, handler: Handler, now: datetime) -> None:
+        """Store an edited copy of a delivery for one handler, which is no twin of another."""
+        self.deliveries[edited.id] = edited
+        self.counted[edited.counted_as, "accepted"] += 1
+        edited.state = "planned"
+        self._put_in_order([self._new_run(edited, replace(handler, identity=()), now)], now)
+        self._finish([edited])
+
+    def postpone(
+        self, ids: Collection[int], now: datetime, until: datetime, names: Collection[str] = ()
+    ) -> None:
+        """Put runs off that wait or are due, also for a retry, which stays so if it is later.
+
+        A time that has passed ends what was put off before.
+        """
+        names = {each for name in names for each in self.former.every(name)}
+        moment = max(until, now)
+        for run in self.runs.values():
+            if run.delivery.id not in ids or run.state not in ("waiting", "due"):
+                continue
+            if names and run.name not in names:
+                continue
+            is_retried_later = run.due > moment and run.due > (run.not_before or moment)
+            run.due = run.due if is_retried_later else moment
+            run.not_before = moment if until > now else None
+
     def give_first_runs(self, ids: Collection[int], handler: Handler, now: datetime) -> None:
-        """Give a handler those of the deliveries that it handles and has, under no name, had."""
+        """Give a handler those of the deliveries that it handles, can read and has, under no name, had."""
         names, made = self.former.every(handler.name) | {*handler.names}, []
         for delivery in self._in_states(ids, "planned", "done", "dead"):
             had = {each.name for each in self.runs_of(delivery)}
-            if handler.handles(delivery) and names.isdisjoint(had):
+            if handler.handles(delivery) and delivery.fields is not None and names.isdisjoint(had):
                 self._reopen(delivery)
                 made.append(self._new_run(delivery, handler, now))
         self._put_in_order(made, now)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from billhook.clock import FrozenClock
 from billhook.engines.first_runs import FirstRuns
+from billhook.engines.resend import resend
 from billhook.extension import get_state
 from billhook.inbox import Inbox
 from billhook.inbox.counting.retention import Cutoffs
 from billhook.inbox.operating import operations
+from billhook.inbox.operating.holds import hold_worker, resume_worker
+from billhook.inbox.operating.postpone import postpone
 from billhook.inbox.operating.takeover import take_over
+from billhook.inbox.reading.deliveries import details
 from model.operator_rules import InboxRules
 from model.records import Delivery, Handler
+from model.sender import CREATED, PING, STATUS, fields_as
+
+POSTPONED_FOR = (0.0, 4.0, 45.0, 600.0, 2_600_000.0)
 
 
 class Operators:
@@ -50,6 +58,33 @@ class Operators:
             every=options.get("all_handlers", False),
         )
 
+    def replay_as(self, number: int, how: int) -> None:
+        """Replay deliveries as another type than they were sent as."""
+        event_type = (STATUS, PING, CREATED)[how % 3]
+        found = [each for each in self.rules.deliveries.values() if each.state in ("done", "quarantined")]
+        some = [found[-1 - number % len(found)]] if found else []
+        fields = {each.id: fields_as(event_type, each.body or b"") for each in some}
+        operations.replay(self.front, [*fields], self.clock.now(), as_type=event_type)
+        self.rules.replay_as([*fields], event_type, fields)
+
+    def resend(self, number: int, how: int, more: int) -> None:
+        """Have a handler called with an edited copy of a delivery: with the body of another of its type."""
+        one = self.running[number % len(self.running)] if self.running else None
+        stored = [self.rules.deliveries[each] for each in self._recent()]
+        found = [each for each in stored if each.body and each.fields is not None and each.sent_as is None]
+        found = [each for each in found if one and any(handler.handles(each) for handler in one.handlers)]
+        if one is None or not found:
+            return
+        original, now = found[how % len(found)], self.clock.now()
+        handlers = [each for each in one.handlers if each.handles(original)]
+        others = [each for each in found if each.type == original.type]
+        handler, other = handlers[more % len(handlers)], others[more % len(others)]
+        facts, registered = details(self.front, [original.id])[0], get_state(one.app).dispatcher.handlers
+        new_id = resend(self.front, registered, facts, handler.name, other.body or b"", now)
+        key = details(self.front, [new_id])[0].summary.key
+        kind = (original.source, key, original.type, original.known)
+        self.rules.resend(Delivery(new_id, *kind, other.body, other.fields, now, None), handler, now)
+
     def give_first_runs(self, number: int, how: int) -> None:
         """Give a handler that is registered what it has missed, and replay what it has had."""
         found = self._missing(number)
@@ -85,6 +120,31 @@ class Operators:
             fitting = [each for each in one.handlers if each.handles(delivery)]
             found += [(one.app, each, delivery) for each in fitting if each.name not in had]
         return found
+
+    def postpone(self, number: int, how: int, more: int) -> None:
+        """Put deliveries off, or only the runs of a handler; or end that."""
+        ids, now = self._some(number, more), self.clock.now()
+        name = self._name(more) if how % 3 == 0 else None
+        until = now + timedelta(seconds=POSTPONED_FOR[how % len(POSTPONED_FOR)])
+        postpone(self.front, ids, now, until, handler=name)
+        self.rules.postpone(ids, now, until, () if name is None else (name,))
+
+    def hold(self, number: int) -> None:
+        """Have a worker start nothing."""
+        alive = [each.process for each in self.running if each.process.seen is not None]
+        if alive:
+            process = alive[number % len(alive)]
+            if hold_worker(self.front, process.name, self.clock.now()) is process.held:
+                raise AssertionError(f"{process.name} is held though it was, or is not there")
+            process.held = True
+
+    def unhold(self, number: int) -> None:
+        """Have a worker that is held start runs again."""
+        held = [each.process for each in self.running if each.process.held]
+        if held:
+            process = held[number % len(held)]
+            resume_worker(self.front, process.name)
+            process.held = False
 
     def discard(self, number: int, more: int) -> None:
         self.discard_these(self._some(number, more))

@@ -48,8 +48,20 @@ class Handler:
 
 
 @dataclass(eq=False)
+class Shared:
+    """What the workers of one process share: these, and what it knows of the lists of handlers."""
+
+    workers: list[Process] = field(default_factory=list)
+    noted: datetime | None = None
+    """When it noted last that it has planned."""
+
+
+@dataclass(eq=False)
 class Process:
-    """A process with its handlers. `holds` are the claims whose commit it knows of, by run and token."""
+    """A worker of a process with its handlers; mostly it is the only one.
+
+    `holds` are the claims whose commit it knows of, by run and token.
+    """
 
     name: str
     handlers: Sequence[Handler]
@@ -58,10 +70,15 @@ class Process:
     """When it was recorded as alive last; None before that."""
     number: int = 0
     """The number of its list of handlers: a list that was first seen later has a higher one."""
-    noted: datetime | None = None
-    """When it noted last that it has planned."""
+    shared: Shared = field(default_factory=Shared)
     stopped: bool = False
+    held: bool = False
+    """Whether an operator has it start nothing."""
     holds: dict[tuple[int, str, int], Claim] = field(default_factory=dict)
+
+    def has_under_way(self, run: Run) -> bool:
+        """Return whether a worker of the process holds the last claim of a run, however late it is."""
+        return any((*run.id, run.token) in each.holds for each in (self, *self.shared.workers))
 
     def find(self, run: Run) -> Handler | None:
         """Return the handler that is called for a run: it must be one of the delivery's type."""
@@ -77,6 +94,10 @@ class Process:
     def is_alive(self, now: datetime) -> bool:
         """A process counts until it is asked to stop, or a minute after it was killed."""
         return self.seen is not None and not self.stopped and now - self.seen < ALIVE
+
+    def may_plan(self, now: datetime) -> bool:
+        """One that is held has its handlers, but no other waits for what it would plan."""
+        return self.is_alive(now) and not self.held
 
 
 class FormerNames(dict[str, str]):
@@ -126,10 +147,19 @@ class Delivery:
     also: list[str] = field(default_factory=list)
     needs_action: bool = False
     """Whether an error says why it is not handled."""
+    sent_as: str | None = None
+    """The type that it was sent as, where an operator has it read as another one."""
+    sent_counted_as: str | None = None
+
+    @property
+    def sent_type(self) -> str:
+        return self.type if self.sent_as is None else self.sent_as
 
     @property
     def counted_as(self) -> str:
-        """All types without a model are counted together."""
+        """All types without a model are counted together; it stays counted as it was sent."""
+        if self.sent_counted_as is not None:
+            return self.sent_counted_as
         return self.type if self.known or not self.type else "*"
 
 
@@ -150,6 +180,10 @@ class Run:
     token: int = 0
     attempts: int = 0
     uncounted: int = 0
+    not_before: datetime | None = None
+    """The time that an operator or its handler has put it off to."""
+    postponements: int = 0
+    """How many of the uncounted attempts put it off."""
     replays: int = 0
     queued: bool = False
     alone: bool = False
@@ -164,6 +198,11 @@ class Run:
     @property
     def unfinished(self) -> bool:
         return self.state in ("waiting", "due", "running")
+
+    @property
+    def was_interrupted(self) -> bool:
+        """An attempt did not count: it was lost, or ended by a stop, and did not put the run off."""
+        return self.uncounted > self.postponements
 
     @property
     def unsettled(self) -> bool:
@@ -184,6 +223,7 @@ class Claim:
     """When the process claimed it, in seconds of a clock that is never set."""
     alone: bool = False
     """Whether it was a suspect then: one that another worker took for lost later runs here as it began."""
+    postponements: int = 0
 
     @property
     def id(self) -> tuple[int, str, int]:
@@ -200,6 +240,7 @@ class Result:
     due: datetime | None = None
     error: str | None = None
     uncounted: bool = False
+    not_before: datetime | None = None
 
 
 @dataclass

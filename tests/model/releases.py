@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
-from model.records import ANY, UNKNOWN, Delivery, Handler, Process
+from model.records import ANY, UNKNOWN, Delivery, Handler, Process, Shared
 
 PATIENCE = timedelta(seconds=60)
 NOTED_EVERY = timedelta(seconds=20)
@@ -17,7 +17,7 @@ class Lists:
 
     def __init__(self) -> None:
         self._handlers: list[Sequence[Handler]] = []
-        self._passed: set[tuple[str, int]] = set()
+        self._passed: set[tuple[Shared, int]] = set()
 
     def number(self, handlers: Sequence[Handler]) -> int:
         """Return the number of a list, the same for equal lists; it is given one when it is first seen."""
@@ -40,9 +40,10 @@ class Lists:
         process with that list has planned since.
         """
         for number in self._newer(process, processes, now):
-            is_passed = (process.name, number) in self._passed
-            if is_passed or self._plan_alike(process.handlers, self._handlers[number], delivery):
+            if (process.shared, number) in self._passed:
                 continue
+            if self._plan_alike(process.handlers, self._handlers[number], delivery):
+                return False  # whatever the lists between the two say
             left = [
                 each.received
                 for each in unread
@@ -50,7 +51,7 @@ class Lists:
             ]
             if now - min(left) < PATIENCE:
                 return True
-            self._passed.add((process.name, number))
+            self._passed.add((process.shared, number))
         return False
 
     def has_to_plan(
@@ -62,13 +63,14 @@ class Lists:
 
     def note_planned(self, process: Process, now: datetime) -> None:
         """Note that a process has planned: others leave to its list again what that decides."""
-        if process.noted is None or not timedelta(0) <= now - process.noted < NOTED_EVERY:
-            process.noted = now
+        noted = process.shared.noted
+        if noted is None or not timedelta(0) <= now - noted < NOTED_EVERY:
+            process.shared.noted = now
             self._passed = {each for each in self._passed if each[1] != process.number}
 
     @staticmethod
     def _newer(process: Process, processes: Collection[Process], now: datetime) -> list[int]:
-        alive = {each.number for each in processes if each.is_alive(now)}
+        alive = {each.number for each in processes if each.may_plan(now)}
         return sorted((each for each in alive if each > process.number), reverse=True)
 
     @staticmethod

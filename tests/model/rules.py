@@ -22,6 +22,9 @@ from model.releases import Lists
 LOST = "the worker died, or was silent for longer than its lease"
 INTERRUPTED = "the worker was stopped, and the handler did not return within the grace"
 MOST_UNCOUNTED = 8
+MOST_POSTPONEMENTS = 2
+"""Fewer than they are, so that histories come to the last one."""
+LONGEST_POSTPONEMENT = timedelta(days=31)
 
 
 class Forbidden(Exception):
@@ -63,7 +66,7 @@ class Rules:
         first = of_key.get("")
         if not new.type:
             variant = "-"
-        elif first is None or first.type == new.type:
+        elif first is None or first.sent_type == new.type:
             variant = ""
         else:
             variant = new.type if new.known else "*"
@@ -81,7 +84,7 @@ class Rules:
             if not same:
                 return self._store(new, f"{variant}#{len(like_these)}", "conflict", first or like)
             like = same[0]
-        if like.type == new.type or new.type in like.also:
+        if like.sent_type == new.type or new.type in like.also:
             return "duplicate"
         if not like.needs_action:
             return "surplus"
@@ -105,6 +108,7 @@ class Rules:
         unread = [each for each in self.deliveries.values() if each.state == "received"]
         for delivery in deliveries:
             require(delivery.state == "received", "planned twice", delivery.id)
+            require(not process.held, "planned by one that is held", process.name, delivery.id)
             otherwise = self.lists.decides_otherwise(process, self.processes, delivery, unread, now)
             require(not otherwise, "planned though a newer list decides", process.name, delivery.id)
             if delivery.fields is None:
@@ -126,7 +130,8 @@ class Rules:
     def _new_run(self, delivery: Delivery, handler: Handler, now: datetime) -> Run:
         """Make a run: due, waiting in its order, or discarded as the twin of an earlier one.
 
-        A twin has the same values as an earlier delivery that is none itself, within the window.
+        A twin has the same values as an earlier delivery that is none itself, within the window, whichever
+        of its names the handler had then.
         """
         run = Run(delivery, handler.name, "due", now, newest=int(handler.newest_only))
         fields = delivery.fields or {}
@@ -138,9 +143,10 @@ class Rules:
         if handler.identity:
             run.content = (delivery.source, delivery.type, *(fields.get(name) for name in handler.identity))
             window = timedelta(seconds=handler.window_seconds)
+            names = self.former.every(handler.name)
             for other in self.runs.values():
                 if (
-                    other.name in handler.names
+                    other.name in names
                     and other.delivery is not delivery
                     and other.content == run.content
                     and other.twin_of is None
@@ -167,7 +173,7 @@ class Rules:
         process.number, process.seen = self.lists.number(process.handlers), now
         if not self.former.concern(process):
             return
-        if process.number == max(each.number for each in self.processes if each.is_alive(now)):
+        if all(process.number >= each.number for each in self.processes if each.may_plan(now)):
             self.former.record(process)
             for handler in process.handlers:
                 if any(self.limits[name].paused for name in handler.names if name in self.limits):
@@ -178,7 +184,8 @@ class Rules:
         """Discard what is superseded, and let the first of each order begin if none is under way.
 
         Of those that wait, also for another attempt, only the newest is needed with `newest_only`. One that
-        is claimed goes on; so does one whose interrupted attempt may not have ended yet.
+        is claimed goes on; so does one whose interrupted attempt may not have ended yet. What becomes due is
+        due at once, or when the time comes to which it was put off.
         """
         of_order: dict[tuple[object, ...] | None, list[Run]] = {}
         for run in sorted(self.runs.values(), key=lambda run: run.delivery.id):
@@ -186,14 +193,14 @@ class Rules:
         orders = dict.fromkeys((self._order_of(each), each.newest) for each in runs if each.order)
         for order, newest in orders if supersede else ():
             for run, why in [*superseded(of_order.get(order, ()), newest)]:
-                if run.newest == newest and not run.uncounted:
+                if run.newest == newest and not run.was_interrupted:
                     run.state, run.error = "discarded", why
                     self.counted[run.name, "discarded"] += 1
                     self._finish([run.delivery])
         for order, _ in orders:
             left = [each for each in of_order.get(order, ()) if each.unfinished]
             if left and all(each.state == "waiting" for each in left):
-                left[0].state, left[0].due = "due", now
+                left[0].state, left[0].due = "due", max(now, left[0].not_before or now)
 
     def _finish(self, deliveries: Iterable[Delivery]) -> None:
         """A planned delivery without an unfinished run is done, or dead if any run is dead."""
@@ -209,9 +216,11 @@ class Rules:
 
     def may_claim(self, process: Process, run: Run, now: datetime) -> str | None:
         """Say why a process may not claim a run now; None if it may."""
+        if process.held:
+            return "the process is held"
         if run.state != "due" or run.due > now:
             return "it is not due"
-        if (*run.id, run.token) in process.holds:
+        if process.has_under_way(run):
             return "the process has it under way"
         handler = process.find(run)
         others = [each for each in self.processes if each is not process and each.is_alive(now)]
@@ -258,10 +267,11 @@ class Rules:
             limits, interval = self._limits_of(handler.name), interval_of(handler.rate)
             limits.next_start = max(limits.next_start or now, now) + interval
         run.state, run.due, run.owner = "running", now + lease, process.name
-        run.queued, run.beside = queued, False
+        run.queued, run.beside, run.not_before = queued, False, None
         run.attempts += 1
         run.token += 1
-        claim = Claim(run, run.token, run.attempts, run.uncounted, run.replays, since, alone=run.alone)
+        numbers = (run.token, run.attempts, run.uncounted, run.replays)
+        claim = Claim(run, *numbers, since, alone=run.alone, postponements=run.postponements)
         if known:
             process.holds[claim.id] = claim
         else:
@@ -269,7 +279,7 @@ class Rules:
         return claim
 
     def _run_beside(self, process: Process, run: Run, lease_seconds: float, since: float) -> None:
-        """A suspect runs alone in its process, but for what takes longer than a lease."""
+        """A suspect runs alone in its worker, but for what takes longer than a lease."""
         for claim in process.holds.values():
             if run.alone or claim.alone:
                 require(since - claim.since >= lease_seconds, "not alone", run.id, claim.run.id)
@@ -295,16 +305,18 @@ class Rules:
         lost beside others the attempt does not count; lost alone it does, and so does the one before it.
         """
         require(run.state == "running" and run.due <= now, "a lease ended early", run.id, run.due, now)
-        require((*run.id, run.token) not in process.holds, "it is of this very process", run.id)
+        require(not process.has_under_way(run), "it is of this very process", run.id)
         if run.queued:
             run.attempts -= 1
         else:
+            lost = run.uncounted - run.postponements
             if not run.alone:
-                run.uncounted += 1
+                lost += 1
             elif run.beside:
-                run.uncounted = max(run.uncounted, min(run.uncounted + 1, MOST_UNCOUNTED))
+                lost = max(lost, min(lost + 1, MOST_UNCOUNTED))
             else:
-                run.uncounted = max(0, run.uncounted - 1)
+                lost = max(0, lost - 1)
+            run.uncounted = run.postponements + lost
             run.alone, run.error = True, LOST
             run.failures.append(LOST)
             require(now <= due <= now + spread, "a suspect is due at another time", run.id, due, now)
@@ -328,7 +340,8 @@ class Rules:
 
         An exception is retried by the schedule, a "retry" `after` its own time, and a "discard" is no
         failure. After the last attempt the run is dead. Where the handler is missing the attempt fails, and
-        does not count for the handler.
+        does not count for the handler. Nor does one that has "put_off" the run to a time, which fails in the
+        end.
         """
         handler = process.find(claim.run)
         waits = process.waits_of(handler)
@@ -343,6 +356,11 @@ class Rules:
             return Result(claim, "succeeded", now)
         if outcome == "discard":
             return Result(claim, "discarded", now, error="discard")
+        if outcome == "put_off" and claim.postponements >= MOST_POSTPONEMENTS:
+            outcome = "PutOffTooOften"
+        if outcome == "put_off":
+            until = now + min(max(timedelta(seconds=after or 0), timedelta(0)), LONGEST_POSTPONEMENT)
+            return Result(claim, "due", now, until, outcome, uncounted=True, not_before=until)
         number = claim.attempt - claim.uncounted
         if number > len(waits):
             return Result(claim, "dead", now, error=outcome)
@@ -363,6 +381,10 @@ class Rules:
             process.holds.pop(claim.id, None)
             if holds:
                 run.state, run.due, run.error = result.state, result.due or run.due, result.error
+                # An operator may have put it off since its lease had ended.
+                run.not_before = max(filter(None, (run.not_before, result.not_before)), default=None)
+                run.due = max(run.due, run.not_before or run.due)
+                run.postponements += result.not_before is not None
                 run.attempts = claim.attempt
                 # An attempt that others took for lost, and that ends uncounted, is one.
                 run.uncounted = min(run.uncounted + result.uncounted, claim.attempt)

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from billhook.clock import Clock
-from billhook.events import EVENT_TYPES, CustomerCreated, InvoicePaymentStatusChanged, PingTest, sample
+from billhook.errors import PayloadError
+from billhook.events import (
+    EVENT_TYPES,
+    CustomerCreated,
+    InvoicePaymentStatusChanged,
+    PingTest,
+    parse_event,
+    sample,
+)
 from billhook.inbox import NewDelivery
 
 STATUS, PING, CREATED = (each.__name__ for each in (InvoicePaymentStatusChanged, PingTest, CustomerCreated))
@@ -37,7 +45,7 @@ def _event(number: int, kind: int, more: int) -> tuple[str, bytes]:
     if number % 23 == 0:
         return ("" if more % 2 else STATUS), UNREADABLE
     if number % 29 == 0:
-        return f"Acme{more % 3}", b'{"a": 1}'
+        return f"Acme{number // 29 % 3}", b'{"a": 1}'
     if number % 3 == 0:
         return PING, _SAMPLES[PING]
     if number % 3 == 1 and more % 3 == 0:
@@ -57,9 +65,22 @@ def fields_of(new: NewDelivery) -> dict[str, object] | None:
     """Return the fields of a delivery that handlers have options about; None if it cannot be read."""
     if new.body == UNREADABLE:
         return None
-    if new.event_type != STATUS:
+    return (
+        _fields(InvoicePaymentStatusChanged.model_validate_json(new.body)) if new.event_type == STATUS else {}
+    )
+
+
+def fields_as(event_type: str, body: bytes) -> dict[str, object] | None:
+    """Return the fields of a body that is read as a type which an operator has named."""
+    try:
+        return _fields(parse_event(event_type, body, as_named=True))
+    except PayloadError:
+        return None
+
+
+def _fields(event: object) -> dict[str, object]:
+    if not isinstance(event, InvoicePaymentStatusChanged):
         return {}
-    event = InvoicePaymentStatusChanged.model_validate_json(new.body)
     return {
         name: getattr(event, name) for name in ("invoice_id", "billing_status", "invoice_pdf_url", "paid_at")
     }

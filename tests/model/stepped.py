@@ -21,6 +21,7 @@ from billhook.engines.handler_pool import ClaimedRun, HandlerPool
 from billhook.engines.suspects import SuspectPolicy
 from billhook.errors import BillhookError, InboxUnavailable
 from billhook.inbox import Inbox
+from model.rules import MOST_POSTPONEMENTS
 
 _TIMED = ("cycle", "dispatcher", "lease_table", "maintenance", "reading", "suspects", "worker")
 
@@ -44,14 +45,16 @@ def stepped_time(monotonic: Monotonic) -> Iterator[None]:
     modules = [importlib.import_module(f"billhook.engines.{name}") for name in _TIMED]
     before = [module.time for module in modules]
     leases = importlib.import_module("billhook.inbox.running.leases")
-    chance = leases.random
+    dispatcher = importlib.import_module("billhook.engines.dispatcher")
+    chance, most = leases.random, dispatcher.MOST_POSTPONEMENTS
     for module in modules:
         module.time = monotonic
     leases.random = SimpleNamespace(random=lambda: 0.5)
+    dispatcher.MOST_POSTPONEMENTS = MOST_POSTPONEMENTS
     try:
         yield
     finally:
-        leases.random = chance
+        leases.random, dispatcher.MOST_POSTPONEMENTS = chance, most
         for module, its_own in zip(modules, before, strict=True):
             module.time = its_own
 

@@ -18,10 +18,12 @@ OUTCOMES = (
     ("fail", None),
     ("discard", None),
     ("retry", 2.0),
+    ("put_off", 5.0),
 )
+ENDINGS = (("fail", None), ("ok", None), ("retry", 2.0), ("put_off", 2.0))
 _NUMBERS = {
-    **dict.fromkeys(("put", "put_batch", "replay", "take_over"), 3),
-    **dict.fromkeys(("roll", "give_first_runs", "discard", "erase"), 2),
+    **dict.fromkeys(("put", "put_batch", "replay", "take_over", "postpone", "resend"), 3),
+    **dict.fromkeys(("roll", "give_first_runs", "replay_as", "discard", "erase"), 2),
     "count": 0,
 }
 """How many numbers a step has, where it is not one."""
@@ -38,14 +40,21 @@ WEIGHTS: dict[str, int] = {
     "restart": 2,
     "deploy": 1,
     "roll": 2,
+    "start_beside": 2,
     "end": 30,
     "end_late": 4,
     "overtake": 2,
     "meddle": 2,
     "replay": 5,
+    "replay_quarantined": 1,
+    "replay_as": 1,
+    "resend": 2,
     "give_first_runs": 2,
     "take_over": 2,
     "discard": 3,
+    "postpone": 3,
+    "hold": 1,
+    "unhold": 2,
     "erase": 2,
     "prune": 1,
     "pause": 2,
@@ -62,7 +71,7 @@ def _status(chance: random.Random, invoice: int) -> Step:
 def _scene(chance: random.Random) -> list[Step]:
     """Return some steps in a row that meet rarely: what happens between a claim and its result."""
     one, other = chance.sample(range(2), 2)
-    invoice, outcome = chance.randrange(2), chance.choice((("fail", None), ("ok", None), ("retry", 2.0)))
+    invoice, outcome = chance.randrange(2), chance.choice(ENDINGS)
     begin: list[Step] = [_status(chance, invoice), _status(chance, 1 - invoice), ("poll", one)]
     lost: list[Step] = [("tick", 31.0), ("poll", other)]
     ended: list[Step] = [("end", chance.randrange(9), *outcome), ("poll", one)]
@@ -77,6 +86,11 @@ def _scene(chance: random.Random) -> list[Step]:
             [*begin, ("erase", numbers[0], 2), *ended],
             [*begin, ("discard", numbers[0], 2), *ended],
             [*begin, *lost, ("replay", *numbers), *late],
+            # Put off after it was taken for lost, and the late result says otherwise; then that ends.
+            [*begin, *lost, ("postpone", numbers[0], 2, 2), *late, ("postpone", numbers[0], 5, 2)],
+            [*begin, ("put", 302, 0, invoice), ("postpone", numbers[0], 2, 2), *ended, ("tick", 45.0)],
+            [("start_beside", one), *begin, ("poll", 2), *lost, ("poll", 2), *late, ("poll", 2)],
+            [*begin, ("hold", one), ("poll", one), *ended, ("poll", other), ("unhold", 0), ("poll", one)],
             [*begin, *died, ("tick", 6.0), ("poll", other), *died, ("tick", 6.0), ("poll", other)],
             [*begin, *died, ("tick", 6.0), ("poll", other), ("tick", 20.0), ("poll", other), *lost, *begin],
             [
@@ -94,6 +108,7 @@ def _rarest(chance: random.Random, begin: list[Step], one: int, other: int) -> l
     """Return scenes that need several things at once; each begins with what the worker has begun ended."""
     quiet: list[Step] = [("finish", each) for each in (one, other, one, other)]
     same, invoice = ("put", 302, 0, chance.randrange(2)), chance.randrange(2)
+    same_as: Step = ("put", 302, 1, 1)
     many = [_status(chance, invoice) for _ in range(3)]
     others: list[Step] = [("put", number, 2, 1) for number in (303, 302, 306, 302)]
     added: list[Step] = [("deploy", 2), *many, *others, ("poll", 0), ("poll", 1), ("roll", 0, 0), ("poll", 1)]
@@ -107,6 +122,63 @@ def _rarest(chance: random.Random, begin: list[Step], one: int, other: int) -> l
         [*quiet, *many, ("poll", one), ("deploy", 1), *many, ("poll", one), ("poll", other)],
         # A twin of a twin, after the window of the first.
         [("tick", 61.0), *(step for _ in range(3) for step in (same, ("poll", one), ("tick", 31.0)))],
+        # One that is planned late is a twin of the first of two that are within its window.
+        [
+            ("tick", 61.0),
+            same_as,
+            ("poll", one),
+            ("tick", 31.0),
+            ("put", 302, 11, 1),
+            ("tick", 31.0),
+            same_as,
+            ("poll", one),
+            ("replay_quarantined", 0),
+            ("poll", one),
+            ("poll", other),
+        ],
+        # A suspect that takes longer than a lease, beside others; then the worker dies.
+        [
+            *quiet,
+            *many[:2],
+            ("poll", 0),
+            ("poll", 0, None, True),
+            ("restart", 0),
+            ("tick", 31.0),
+            ("poll", 0),
+            ("tick", 4.0),
+            ("poll", 0),
+            ("tick", 20.0),
+            ("poll", 0),
+            ("tick", 11.0),
+            ("poll", 0),
+            *others,
+            ("poll", 0),
+            ("poll", 0, None, True),
+            ("restart", 0),
+            ("tick", 31.0),
+            ("poll", 0),
+            ("tick", 4.0),
+            ("poll", 0),
+            ("poll", 0),
+        ],
+        # One key with several types that have no model.
+        [("put", number, 11, 1) for number in (29, 58, 87, 58)],
+        # Keys of what was not timed are kept longer than others.
+        [("put", 11, 2, 1), ("put", 302, 2, 1), *quiet, ("tick", 700_000.0), ("poll", one), ("prune", 1.0)],
+        # A name that is of another handler now is paused: an older release has it as a former one.
+        [
+            *quiet,
+            ("roll", 0, 1),
+            ("poll", 1),
+            *others,
+            *others,
+            ("poll", 1),
+            ("roll", 0, 2),
+            ("poll", 1),
+            ("pause_some", chance.randrange(9)),
+            ("finish", 0),
+            ("poll", 0),
+        ],
         # What failed, while a newer one of its order came.
         [*quiet, many[0], ("reach_newest", one), many[1], ("poll", other), ("end_newest", one, "fail", None)],
         [*quiet, many[0], ("reach_newest", one), many[1], ("poll", one), ("end_newest", one, "retry", 2.0)],

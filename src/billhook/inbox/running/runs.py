@@ -205,9 +205,9 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
             runs_alone=literal_column(
                 "0"
             ),  # however it ended, it did not kill its worker: it is no suspect any more
-            # An operator may have put the run off since its lease had ended.
+            # An operator may have put the run off since its lease had ended: the later time counts.
             due_at=not_earlier(func.coalesce(given["retry_at"], run.c.due_at)),
-            not_before=func.coalesce(given["postponed_to"], run.c.not_before),
+            not_before=func.coalesce(not_earlier(given["postponed_to"]), run.c.not_before),
             postponements=run.c.postponements
             + case((given["postponed_to"].is_(None), literal_column("0")), else_=literal_column("1")),
             finished_at=as_above_watermark(given["ended_at"]),

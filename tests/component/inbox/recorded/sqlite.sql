@@ -2512,7 +2512,7 @@ WHERE run.id IN (SELECT value FROM json_each(?)) AND (run.state IN ('running') O
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- running/runs.py _write_results
-UPDATE run SET state=?, attempts=?, due_at=CASE WHEN (run.not_before > coalesce(?, run.due_at)) THEN run.not_before ELSE coalesce(?, run.due_at) END, not_before=coalesce(?, run.not_before), queued=0, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_watermark.finished_at
+UPDATE run SET state=?, attempts=?, due_at=CASE WHEN (run.not_before > coalesce(?, run.due_at)) THEN run.not_before ELSE coalesce(?, run.due_at) END, not_before=coalesce(CASE WHEN (run.not_before > ?) THEN run.not_before ELSE ? END, run.not_before), queued=0, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_watermark.finished_at
 FROM billhook_watermark)) THEN (SELECT billhook_watermark.finished_at
 FROM billhook_watermark) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attempts=CASE WHEN (run.uncounted_attempts + ? > ?) THEN ? ELSE run.uncounted_attempts + ? END, postponements=(run.postponements + CASE WHEN (? IS NULL) THEN 0 ELSE 1 END), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)

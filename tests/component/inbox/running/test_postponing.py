@@ -156,6 +156,21 @@ def test_a_late_result_of_an_attempt_that_was_taken_for_lost_keeps_the_time(inbo
     assert is_claimed(inbox, HOUR, delivery_id)
 
 
+def test_a_late_result_that_puts_it_off_for_less_keeps_the_time_until_an_operator_ends_it(inbox, where):
+    delivery_id = planned(inbox, "h")
+    claims = claim(inbox, 1)
+    claim(inbox, 0, 60)
+    put_off(inbox, [delivery_id], HOUR, now=61)
+
+    late = result_of(claims[0], RunState.DUE, 62, due=70, not_before=at(70), error="later")
+    with inbox.transaction(OWNER) as transaction:
+        transaction.settle([late])
+
+    assert value(where, "SELECT count(*) FROM run WHERE not_before = due_at") == 1
+    put_off(inbox, [delivery_id], 0, now=80)
+    assert is_claimed(inbox, 80, delivery_id)
+
+
 @pytest.mark.parametrize("days_back", [0, 40])
 def test_the_reset_of_times_that_are_too_far_makes_none_due_early(inbox, where, days_back):
     delivery_id, mistaken = planned(inbox, "h"), planned(inbox, "h", key="mistaken")
