@@ -42,8 +42,7 @@ def postpone(selection: Selection, moment: datetime | None, duration: timedelta 
         until = moment or now + min(duration or timedelta(0), LONGEST_POSTPONEMENT * 2)
         if moment is not None and moment <= now:
             raise click.UsageError("that time has passed: --for 0s has them due at once")
-        if until > now + LONGEST_POSTPONEMENT:
-            raise click.UsageError("that is more than 31 days ahead: put it off for less")
+        check_far(until, now)
         found = selection.find(inbox, f"Put {{}} off until {format_time(until)} UTC?")
         change = partial(postpone_these, inbox, now=now, until=until, handler=selection.filter.handler)
         done = selection.apply(inbox, found, change, PostponeResult())
@@ -61,3 +60,9 @@ def postpone(selection: Selection, moment: datetime | None, duration: timedelta 
         running if done.running else "",
         "" if done.runs or done.running else "Nothing to do: no run of them is unfinished.",
     )
+
+
+def check_far(until: datetime, now: datetime) -> None:
+    """Raise UsageError for a time that is too far ahead."""
+    if until > now + LONGEST_POSTPONEMENT:
+        raise click.UsageError("that is more than 31 days ahead: put it off for less")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from shlex import quote
 from typing import BinaryIO
@@ -22,7 +23,8 @@ from billhook.cli.context import (
 )
 from billhook.cli.events import event_class
 from billhook.cli.output import CliError, print_json, printable, say, say_paused
-from billhook.cli.params import DELIVERY_ID, as_json, flag, option
+from billhook.cli.params import DELIVERY_ID, TIME, as_json, flag, option
+from billhook.cli.postpone import check_far
 from billhook.cli.selection import (
     MOST_FILTERS,
     RATE,
@@ -33,6 +35,7 @@ from billhook.cli.selection import (
     recording,
     selecting,
 )
+from billhook.clock import format_time
 from billhook.engines.first_runs import FirstRuns, backfill
 from billhook.engines.resend import find_handler
 from billhook.engines.resend import resend as resend_this
@@ -42,7 +45,7 @@ from billhook.fields.model import describe_details
 from billhook.handlers import ConnectedHandlers
 from billhook.handlers.registered import left_alone, missing_from, names_of, types_of
 from billhook.inbox import DeliveryFilter, Inbox
-from billhook.inbox.operating.operations import ReplayResult
+from billhook.inbox.operating.operations import NO_RUN_YET, ReplayResult
 from billhook.inbox.operating.operations import replay as replay_these
 from billhook.inbox.operating.takeover import passed_over, take_over
 from billhook.inbox.reading.deliveries import count, details
@@ -75,11 +78,12 @@ _NOTHING_FAILED = (
     "Read the type of deliveries without one in this field of their bodies, as type or event.type.",
 )
 @flag("--all-handlers", "Every handler, including those that succeeded.")
+@option("--not-before TIME", "Have no run called before a time, in ISO 8601: 2026-01-31T18:45.", TIME)
 @RATE
 @confirming
 def replay(
     selection: Selection, handler: str | None, to: str | None, as_type: str | None, type_field: str | None,
-    all_handlers: bool,
+    all_handlers: bool, not_before: datetime | None,
 ) -> None:  # fmt: skip
     """Handle deliveries again: those given by ID, or those that the options select.
 
@@ -100,6 +104,7 @@ def replay(
       billhook deliveries replay --handler shop.chase --handled-since 3h --handled-until 1h
       billhook deliveries replay --source stripe --state quarantined --type-field type
       billhook deliveries replay 44 --as PaymentFailed
+      billhook deliveries replay 44 --not-before 2026-01-31T18:45
     """
     connected, filters = load_subscribers(), selection.filter
     _check_options(handler, to, as_type, type_field, all_handlers=all_handlers)
@@ -118,12 +123,16 @@ def replay(
     selection = replace(selection, filter=replace(filters, handler=wanted, decided=decided))
     with open_inbox() as inbox:
         now = inbox.now()
+        if not_before is not None:
+            _check_time(not_before, now, selection, as_type or type_field)
         if selection.ids and handler is not None and not is_given:
             of_handler = DeliveryFilter(handler=handler)
             if not count(inbox, of_handler):
                 raise CliError(no_match(inbox, of_handler))
         _check_ids(inbox, selection.ids, as_type, type_field)
         found = selection.find(inbox, _question(inbox, selection, handler, to, all_handlers))
+        if not_before is not None:
+            found = found._replace(which=f"{found.which} --not-before {not_before:%Y-%m-%dT%H:%M}")
         change: Callable[..., ReplayResult]
         if handler is not None and to is not None and first_run is not None:
             of = f" --handler {quote(handler)}" if selection.ids else ""  # else it is among the filters
@@ -131,6 +140,7 @@ def replay(
             change = partial(
                 take_over, inbox, now=now, handler=handler, to=to, to_names=names_of(connected, to),
                 options=first_run, only_failed=bool(filters.issue or filters.failed_since),
+                not_before=not_before,
             )  # fmt: skip
         else:
             failed = None
@@ -142,13 +152,13 @@ def replay(
                 replay_these, inbox, now=now, handler=handler or failed,
                 only_failed=bool(failed or filters.failed_since), failed_since=filters.failed_since,
                 backfill=first_run, all_handlers=all_handlers, as_type=as_type, type_field=type_field,
-                is_missing=missing_from(connected),
+                is_missing=missing_from(connected), not_before=not_before,
             )  # fmt: skip
         done = selection.apply(inbox, found, change, ReplayResult())
         failed_alone = filters.failed_since is not None or (handler is None and not all_handlers)
         nothing = _NOTHING_FAILED if failed_alone else _NOTHING_FINISHED
         unread = Counter[str]() if first_run is None else first_run.passed_over
-        _report(selection, found.total, done, to, unread, nothing)
+        _report(selection, found.total, done, to, unread, nothing, not_before)
         _say_what_follows(inbox, connected, selection, done)
     if done.missing and not done.deliveries:
         raise click.exceptions.Exit(1)
@@ -171,15 +181,17 @@ def _first_run(
 
 
 def _report(
-    selection: Selection, total: int, done: ReplayResult, to: str | None, unread: Counter[str], nothing: str
-) -> None:
+    selection: Selection, total: int, done: ReplayResult, to: str | None, unread: Counter[str], nothing: str,
+    not_before: datetime | None,
+) -> None:  # fmt: skip
     """Print what was done, or would be."""
     would = selection.would
     figures = {"selected": total, "replayed": done.deliveries, "reread": done.requeued, "runs": done.runs}
-    figures |= {"added": done.added}
+    figures |= {"added": done.added, "without_runs": done.without_runs}
+    when = "again" if not_before is None else f"again, not before {format_time(not_before)} UTC"
     if to is None:
         told = [
-            f"{counted(done.runs, 'run')} {would}due again",
+            f"{counted(done.runs, 'run')} {would}due {when}",
             f"{counted(done.requeued, 'delivery')} {would}parsed again",
         ]
         more: dict[str, object] = {"missing": dict(done.missing)}
@@ -189,8 +201,10 @@ def _report(
     if done.added:
         told.append(f"{counted(done.added, 'delivery')} {would}handled for the first time")
     passed = [*passed_over(done, to or ""), *_unread(unread)]
+    if done.without_runs:
+        passed.append(f"{counted(done.without_runs, 'delivery')} passed over: {NO_RUN_YET}")
     selection.report(
-        {**figures, **more, "unread": dict(unread)},
+        {**figures, **more, "unread": dict(unread), "not_before": not_before},
         f"{done.deliveries} of {counted(total, 'delivery')} {would}replayed: {', '.join(told)}",
         *map(printable, passed),
         "" if done.deliveries or done.missing or passed else nothing,
@@ -255,6 +269,17 @@ def _check_options(
         )
     if as_type is not None:
         event_class(as_type)  # refuses an unknown one
+
+
+def _check_time(not_before: datetime, now: datetime, selection: Selection, reading: str | None) -> None:
+    """Raise UsageError for a time that cannot be kept, or with options that it does not go with."""
+    if not_before <= now:
+        raise click.UsageError("that time has passed: without --not-before they are due at once")
+    check_far(not_before, now)
+    if selection.rate is not None:
+        raise click.UsageError("--rate is for runs that are due at once: leave out --not-before")
+    if reading is not None:
+        raise click.UsageError("a delivery that is read again has no run to put off: leave out --not-before")
 
 
 def _question(

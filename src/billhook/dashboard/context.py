@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flask import Response, abort, current_app, g, request
 
+from billhook.basics.printable import counted
+from billhook.clock import format_time, parse_duration, parse_time
 from billhook.extension import get_state
 from billhook.handlers.registered import left_alone, missing_from
 from billhook.inbox.operating.actions import ActionRecorder, recorded
-from billhook.inbox.operating.operations import ReplayResult, replay
+from billhook.inbox.operating.operations import NO_RUN_YET, ReplayResult, replay
 from billhook.inbox.operating.takeover import passed_over
 from billhook.inbox.reading.deliveries import ListedDelivery, details, handler_names
+from billhook.inbox.running.postponing import LONGEST_POSTPONEMENT
 from billhook.inbox.watching.handler_backlogs import HandlerBacklog
 from billhook.inbox.watching.judgement import Severity
 from billhook.inbox.watching.overview import PeriodFigures, read_periods
@@ -140,23 +143,24 @@ def replay_batches(
     handler: str | None = None,
     failed_since: datetime | None = None,
     again: bool = False,
+    not_before: datetime | None = None,
 ) -> ReplayResult:
     """Replay deliveries, a transaction for each batch. With a rate, each run is due when its turn comes.
 
     Failed runs are replayed, with `failed_since` those that failed since then; with `again` also those that
     `handler` finished well. Without it, a run that succeeds between the page that showed it as failed and the
     form is not made twice. The due times keep the rate without a request or process that waits, and after a
-    restart. Runs with an order key are due in their order instead. A run whose handler is not there stays as
-    it is.
+    restart; they begin `not_before` a time, if there is one. Runs with an order key are due in their order
+    instead. A run whose handler is not there stays as it is.
     """
     done, now, inbox = ReplayResult(), context.now, context.inbox
     is_missing = missing_from(context.state.handlers)
     with context.recorded("replay", which) as recorder:
         for batch in batches:
-            due = None if rate is None else partial(replay_due_at, now, rate, done.runs)
+            due = None if rate is None else partial(replay_due_at, not_before or now, rate, done.runs)
             changed = replay(
                 inbox, batch, now, handler=handler, only_failed=not again, failed_since=failed_since, due=due,
-                is_missing=is_missing,
+                is_missing=is_missing, not_before=not_before,
             )  # fmt: skip
             recorder.add(changed.deliveries, batch)
             done += changed
@@ -172,10 +176,35 @@ def replay_due_at(start: datetime, rate: float, before: int, index: int) -> date
     return start + timedelta(seconds=(before + index) / rate)
 
 
-def describe(context: DashboardContext, done: ReplayResult, to: str = "") -> str:
+def read_until(text: str, now: datetime) -> datetime:
+    """Return until when a form puts runs off: by a duration from now on, or to a time."""
+    try:
+        # A duration is from now on here, and no age.
+        until = now + parse_duration(text) if text[-1:].isalpha() else parse_time(text, now)
+    except (ValueError, OverflowError):
+        abort(400, "Give a duration such as 90s, 30m, 2h or 7d, or a time such as 2026-01-31T18:45.")
+    if until > now + LONGEST_POSTPONEMENT:
+        abort(400, "That is more than 31 days ahead: put it off for less.")
+    return until
+
+
+def read_not_before(context: DashboardContext) -> datetime | None:
+    """Return the time in a form of a replay before which no run is called; None for an empty field."""
+    text = request.form.get("not-before", "").strip()
+    until = read_until(text, context.now) if text else None
+    if until is not None and until <= context.now:
+        abort(400, "That time has passed: without one they are due at once.")
+    return until
+
+
+def describe(
+    context: DashboardContext, done: ReplayResult, to: str = "", not_before: datetime | None = None
+) -> str:
     """Return sentences about what a replay did and left; `to` is the handler that took runs over."""
     left = [f"{text}." for text in left_alone(context.state.handlers, done.missing)]
     left += [f"{text}." for text in passed_over(done, to)]
+    if done.without_runs:
+        left.append(f"{counted(done.without_runs, 'delivery')} passed over: {NO_RUN_YET}.")
     if not done.deliveries:
         return " ".join(["Nothing was replayed.", *left]) if left else _NOTHING_FAILED
     if done.runs and not context.state.handlers.count():
@@ -187,7 +216,8 @@ def describe(context: DashboardContext, done: ReplayResult, to: str = "") -> str
     ):
         if number:
             parts.append(f"{number:,} {one if number == 1 else more} again")
-    return " ".join([f"Replayed: {', '.join(parts)}.", *left])
+    when = f", not before {format_time(not_before)} UTC" if not_before is not None else ""
+    return " ".join([f"Replayed: {', '.join(parts)}{when}.", *left])
 
 
 MINUTE = timedelta(minutes=1)

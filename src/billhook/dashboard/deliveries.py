@@ -19,6 +19,7 @@ from billhook.dashboard.context import (
     DashboardContext,
     describe,
     parse_rate,
+    read_not_before,
     replay_batches,
     stored_and_loaded,
 )
@@ -240,9 +241,15 @@ def replay_selected(context: DashboardContext) -> Response:
         batches, which = id_batches(context.inbox, form.filter), form.filter.as_options or "all"
     since = None if ids else form.filter.failed_since
     handler = None if since is None else form.filter.handler
-    done = replay_batches(context, batches, which, rate=rate, handler=handler, failed_since=since)
+    not_before = read_not_before(context)
+    if not_before is not None:
+        which = f"{which} --not-before {not_before:%Y-%m-%dT%H:%M}".strip()
+    done = replay_batches(
+        context, batches, which, rate=rate, handler=handler, failed_since=since, not_before=not_before
+    )
+    told = describe(context, done, not_before=not_before)
     tone = "good" if done.deliveries else "warn"
-    return context.pages.redirect(url_for(".deliveries", **form.fields), describe(context, done), tone)
+    return context.pages.redirect(url_for(".deliveries", **form.fields), told, tone)
 
 
 def _chosen(context: DashboardContext) -> tuple[list[int], FilterForm]:

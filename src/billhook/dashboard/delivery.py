@@ -5,9 +5,9 @@ from __future__ import annotations
 from flask import Response, abort, current_app, request, url_for
 
 from billhook.basics.printable import printable
-from billhook.clock import format_time, parse_duration, parse_time
+from billhook.clock import format_time
 from billhook.dashboard.body import read_body
-from billhook.dashboard.context import DashboardContext, describe, replay_batches, tone
+from billhook.dashboard.context import DashboardContext, describe, read_until, replay_batches, tone
 from billhook.dashboard.deliveries import parse_id, read_filter_form
 from billhook.engines.resend import resend
 from billhook.errors import ConfigError, PayloadError
@@ -17,7 +17,6 @@ from billhook.inbox.operating.postpone import postpone
 from billhook.inbox.reading.deliveries import RunDetails
 from billhook.inbox.reading.handler_shares import known_issues
 from billhook.inbox.reading.searches import neighbours, related_deliveries
-from billhook.inbox.running.postponing import LONGEST_POSTPONEMENT
 from billhook.pages.charts import Lane, Mark, lane_chart
 from billhook.pages.text import indented_json
 from billhook.receiver.masking import masked_headers, signature_headers
@@ -120,14 +119,8 @@ def resend_one(context: DashboardContext, delivery_id: int) -> Response:
 def postpone_one(context: DashboardContext, delivery_id: int) -> Response:
     """Put the runs of a delivery off, and return to its page."""
     context.delivery(delivery_id)
-    text, now = request.form.get("until", "").strip(), context.now
-    try:
-        # A duration is from now on here, and no age.
-        until = now + parse_duration(text) if text[-1:].isalpha() else parse_time(text, now)
-    except (ValueError, OverflowError):
-        abort(400, "Give a duration such as 90s, 30m, 2h or 7d, or a time such as 2026-01-31T18:45.")
-    if until > now + LONGEST_POSTPONEMENT:
-        abort(400, "That is more than 31 days ahead: put it off for less.")
+    now = context.now
+    until = read_until(request.form.get("until", "").strip(), now)
     with context.recorded("postpone", "") as recorder:
         done = postpone(context.inbox, [delivery_id], now, until)
         recorder.add(done.deliveries, [delivery_id])

@@ -24,6 +24,7 @@ from billhook.dashboard.context import (
     backlog_levels,
     describe,
     parse_rate,
+    read_not_before,
     read_range,
     replay_batches,
     replay_due_at,
@@ -204,21 +205,28 @@ def replay_issue(context: DashboardContext, issue_id: str) -> Response:
     """Replay the deliveries of an issue at a rate, and return to its page."""
     one = _find(context, issue_id)
     rate, to = parse_rate(request.form.get("rate", "")), request.form.get("to", "")
-    batches = failing_delivery_ids(context.inbox, one)
+    batches, not_before = failing_delivery_ids(context.inbox, one), read_not_before(context)
     if to:
-        done = _take_over(context, one, to, batches)
+        done = _take_over(context, one, to, batches, not_before)
     else:
-        done = replay_batches(context, batches, f"issue {one.id}", rate=rate, handler=one.handler)
+        which = f"issue {one.id}" + (f" --not-before {not_before:%Y-%m-%dT%H:%M}" if not_before else "")
+        done = replay_batches(context, batches, which, rate=rate, handler=one.handler, not_before=not_before)
     tone, then = ("good", f" {RESOLVES_ITSELF}.") if done.deliveries else ("warn", "")
     if rate is not None and done.runs > 1:
-        last_at = replay_due_at(context.now, rate, 0, done.runs - 1)
+        last_at = replay_due_at(not_before or context.now, rate, 0, done.runs - 1)
         then = f" The last of them is due at {last_at:%Y-%m-%d %H:%M:%S} UTC.{then}"
     return context.pages.redirect(
-        url_for(".issue", issue_id=one.id), describe(context, done, to) + then, tone
+        url_for(".issue", issue_id=one.id), describe(context, done, to, not_before) + then, tone
     )
 
 
-def _take_over(context: DashboardContext, one: Issue, to: str, batches: Iterable[list[int]]) -> ReplayResult:
+def _take_over(
+    context: DashboardContext,
+    one: Issue,
+    to: str,
+    batches: Iterable[list[int]],
+    not_before: datetime | None,
+) -> ReplayResult:
     """Have another handler take over the runs that failed by an issue."""
     handlers, inbox, done = context.state.handlers, context.inbox, ReplayResult()
     options = backfill(handlers, to)
@@ -228,7 +236,7 @@ def _take_over(context: DashboardContext, one: Issue, to: str, batches: Iterable
         for batch in batches:
             changed = take_over(
                 inbox, batch, context.now, handler=one.handler, to=to, to_names=names_of(handlers, to),
-                options=options, only_failed=True,
+                options=options, only_failed=True, not_before=not_before,
             )  # fmt: skip
             recorder.add(changed.deliveries, batch)
             done += changed

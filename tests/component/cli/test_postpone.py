@@ -99,3 +99,47 @@ def test_what_is_finished_is_left_alone(run, shop):
 
     assert done.stdout.startswith("0 of 1 delivery put off: 0 runs due not before")
     assert "Nothing to do: no run of them is unfinished." in done.stdout
+
+
+def test_a_replay_for_later_is_one_step(run, app_with, bare_url, where):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PaymentFailed, name="chase", retry=[])
+    def chase(event, delivery):
+        calls.append(delivery.id)
+        raise KeyError("no collector")
+
+    app = app_with(handlers=[handlers])
+    deliver(app, sample(PaymentFailed).to_json(), "PaymentFailed")
+    get_state(app).handle_due()
+    later = f"{datetime.now(UTC) + timedelta(hours=2):%Y-%m-%dT%H:%M}"
+
+    counted = run("deliveries", "replay", "1", "--not-before", later, "--dry-run").stdout
+    done = run("deliveries", "replay", "1", "--not-before", later, "--json", stdin="").stdout
+    early = get_state(app).handle_due()
+
+    time = later.replace("T", " ") + ":00 UTC"
+    assert f"1 run would be due again, not before {time}" in counted
+    assert json.loads(done)["not_before"].startswith(later)
+    assert (early, calls) == (0, [1])
+    assert rows(where, "SELECT which FROM billhook_action") == [(f"1 --not-before {later}",)]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--not-before", "2h"], "that time has passed"),
+        (["--not-before", "2999-01-01"], "more than 31 days ahead"),
+        (["--not-before", "{later}", "--rate", "1"], "--rate is for runs that are due at once"),
+        (["--not-before", "{later}", "--as", "PingTest"], "has no run to put off"),
+    ],
+)
+def test_a_time_of_a_replay_that_cannot_be_is_refused(run, waiting, where, given, told):
+    later = f"{datetime.now(UTC) + timedelta(hours=2):%Y-%m-%dT%H:%M}"
+    words = [each.format(later=later) for each in given]
+
+    refused = run("deliveries", "replay", "1", *words, "--yes")
+
+    assert refused.exit_code == 2
+    assert told in refused.stderr
+    assert rows(where, "SELECT count(*) FROM run WHERE not_before IS NOT NULL") == [(0,)]

@@ -483,6 +483,20 @@ def test_a_time_to_put_off_that_cannot_be_is_refused(failing, until, told):
     assert recorded(failing) == []
 
 
+def test_a_replay_may_be_for_later_in_one_step(failing):
+    failing.broken.clear()
+    told = failing.act("deliveries/replay/confirmed", id="1", **{"not-before": "2h"})
+    early = failing.state.handle_due()
+    shown = " ".join(failing.text("deliveries/1").split())
+    past = failing.post("deliveries/replay/confirmed", id="1", **{"not-before": "2020-01-01"})
+
+    assert re.fullmatch(r"Replayed: 1 run is due again, not before 20[\d-]+ [\d:]+ UTC\.", told)
+    assert early == 0
+    assert re.search(r"not before 20[\d-]+ [\d:]+", shown)
+    assert (past.status_code, "That time has passed" in past.text) == (400, True)
+    assert re.fullmatch(r"1 --not-before 20[\d-]+T[\d:]+", recorded(failing)[-1][2])
+
+
 # --- discard, erase -------------------------------------------------------------------------------
 
 

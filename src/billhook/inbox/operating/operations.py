@@ -38,6 +38,7 @@ from billhook.inbox.running.leases import NOT_CLAIMED
 from billhook.inbox.running.limits import forget_errors
 from billhook.inbox.running.ordering import OrderKey, release_next, with_names
 from billhook.inbox.running.planning import make_runs
+from billhook.inbox.running.postponing import put_off_runs
 from billhook.inbox.running.runs import finish_deliveries
 from billhook.inbox.running.superseding import discard_superseded
 from billhook.inbox.running.unread import STORED_COLUMNS
@@ -64,6 +65,8 @@ _BODIES = 50
 """Bodies that are in memory at once."""
 
 
+NO_RUN_YET = "it has no run yet that a time could be given to; replay it without one"
+"""Why a replay for a later time leaves a delivery as it is."""
 Backfill = Callable[[StoredDelivery, Collection[str]], RunOptions | None]
 """Options of a new run, for a delivery and the names of handlers with runs of it; None for no run."""
 IsMissing = Callable[[str, str], bool]
@@ -76,7 +79,8 @@ class ReplayResult(BatchResult):
 
     `missing` are the runs that are left as they are because their handler is not there, by its name. Of
     deliveries whose runs another handler is to have: how many that handler `had_already`, and how many are
-    `unfit`, as it does not handle their type or source, or cannot read them.
+    `unfit`, as it does not handle their type or source, or cannot read them. `without_runs` are deliveries
+    left as they are because a time was asked for, and they have no run yet that could have one.
     """
 
     requeued: int = 0
@@ -85,6 +89,7 @@ class ReplayResult(BatchResult):
     missing: Counter[str] = field(default_factory=Counter)
     had_already: int = 0
     unfit: int = 0
+    without_runs: int = 0
 
 
 def replay(
@@ -101,6 +106,7 @@ def replay(
     type_field: str | None = None,
     due: Callable[[int], datetime] | None = None,
     is_missing: IsMissing | None = None,
+    not_before: datetime | None = None,
     dry_run: bool = False,
 ) -> ReplayResult:
     """Replay these deliveries; call `inbox.waker.wake()` after the last batch.
@@ -115,7 +121,8 @@ def replay(
     this field of their bodies, but for conflicts. Without both a delivery without a type is left alone,
     unless it has a field to be read again. `due` returns when the run of an index in this batch is due, by
     default `now`: for a rate that holds without a process that waits. A run whose handler `is_missing` stays
-    as it is: each attempt would fail.
+    as it is: each attempt would fail. No run is called `not_before` a time; a delivery without runs is then
+    left as it is.
     """
     # Before the transaction: what it calls may be the user's code.
     first = _first_runs(inbox, delivery_ids, handler, backfill) if handler and backfill else {}
@@ -137,6 +144,7 @@ def replay(
             again, missing = _without_missing(connection, again, is_missing)
             plans = _first_plans(connection, states, handler, first) if handler and first else []
         requeued = _to_read_anew(connection, states) if handler is None or as_type is not None else []
+        requeued, left = (requeued, []) if not_before is None else ([], requeued)
         touched = {row.delivery_id for row in again} | {planned.delivery_id for planned in plans}
         if not dry_run:
             finished = [number for number in touched if states[number] is not DeliveryState.PLANNED]
@@ -151,7 +159,19 @@ def replay(
             # What is discarded once more is counted once more: it is not a part of what `keeping` compares.
             _in_order(connection, again, now)
             make_runs(connection, plans, now)
-    return ReplayResult(len(touched) + len(requeued), len(requeued), len(again), len(plans), missing)
+            if not_before is not None:
+                new = _ids_of(connection, plans)
+                put_off_runs(connection, [*(row.id for row in again), *new], not_before)
+    return ReplayResult(
+        len(touched) + len(requeued), len(requeued), len(again), len(plans), missing, without_runs=len(left)
+    )
+
+
+def _ids_of(connection: Connection, plans: Sequence[RunPlan]) -> list[int]:
+    """Return the ids of the runs that were made by these plans."""
+    made = in_values(run.c.delivery_id, [planned.delivery_id for planned in plans])
+    names = in_values(run.c.handler, {name for planned in plans for name in planned.handlers})
+    return list(connection.execute(select(run.c.id).where(made, names)).scalars())
 
 
 def _without_missing(

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, func, select
 
 from billhook.basics.type_names import is_reading
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.operating.batches import BatchResult, transaction
-from billhook.inbox.running.postponing import put_off
+from billhook.inbox.running.postponing import put_off_runs
 from billhook.inbox.tables.handler_names import has_name_of
 from billhook.inbox.tables.schema import ORDERED_RUN, run
 from billhook.inbox.tables.sql import in_states, in_values, of_alias
@@ -59,11 +59,8 @@ def postpone(
         chosen = [row for row in rows if row.state != RunState.RUNNING]
         ids = [row.id for row in chosen]
         if chosen and not dry_run:
-            mine = (in_values(run.c.id, ids), in_states(run.c.state, RunState.DUE, RunState.WAITING))
-            values: dict[str, Any] = put_off(max(until, now))
-            if until <= now:
-                values["not_before"] = None
-            connection.execute(update(run).where(*mine).values(values))
+            at_once: dict[str, Any] = {"not_before": None} if until <= now else {}
+            put_off_runs(connection, ids, max(until, now), **at_once)
         ordered = [row.id for row in chosen if row.order_key is not None]
         behind = _count_behind(connection, ordered, ids) if ordered else 0
     return PostponeResult(

@@ -19,6 +19,7 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.operating.operations import Backfill, ReplayResult
 from billhook.inbox.running.ordering import OrderKey, release_next, with_names
 from billhook.inbox.running.planning import change_runs
+from billhook.inbox.running.postponing import put_off_runs
 from billhook.inbox.running.unread import STORED_COLUMNS
 from billhook.inbox.tables.handler_names import stored_names
 from billhook.inbox.tables.locks import lock_counts, lock_deliveries, lock_order
@@ -41,13 +42,15 @@ def take_over(
     to_names: Collection[str],
     options: Backfill,
     only_failed: bool = False,
+    not_before: datetime | None = None,
     dry_run: bool = False,
 ) -> ReplayResult:
     """Rename the runs that these deliveries have of `handler`, and make them due; wake workers afterwards.
 
     All but those that are running, or `only_failed` ones. Also those under its former names, unless these
     are of `to`: then what is stored under this name. A delivery that has a run of `to`, under any of
-    `to_names`, keeps both as they are. `options` are those of a first run of `to`.
+    `to_names`, keeps both as they are. `options` are those of a first run of `to`. None is called
+    `not_before` a time.
     """
     with inbox.database.read() as connection:
         names = stored_names(connection)
@@ -81,6 +84,8 @@ def take_over(
             _rename(connection, rows, to, fit, now)
         keys = [OrderKey(row.handler, row.order_key) for row in rows if row.order_key]
         release_next(connection, with_names(keys, names), now)
+        if not_before is not None:
+            put_off_runs(connection, [row.id for row in rows], not_before)
     return ReplayResult(len(rows), runs=len(rows), had_already=len(have), unfit=unfit)
 
 

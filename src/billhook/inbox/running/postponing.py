@@ -8,12 +8,15 @@ come then, and what becomes of that attempt, be it that its worker dies, is due 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, literal, or_
+from sqlalchemy import ColumnElement, Connection, and_, case, literal, or_, update
 
 from billhook.inbox.tables.schema import run
+from billhook.inbox.tables.sql import in_states, in_values
+from billhook.inbox.tables.states import RunState
 
 LONGEST_POSTPONEMENT = timedelta(days=31)
 """How far ahead the time may be: half of what `reset_far_due_times` takes for the mistake of a clock."""
@@ -35,3 +38,9 @@ def put_off(until: datetime) -> dict[str, Any]:
     moment = literal(until, run.c.due_at.type)
     is_later = and_(run.c.due_at > moment, or_(run.c.not_before.is_(None), run.c.due_at > run.c.not_before))
     return {"not_before": until, "due_at": case((is_later, run.c.due_at), else_=moment)}
+
+
+def put_off_runs(connection: Connection, ids: Collection[int], until: datetime, **values: Any) -> None:
+    """Have those of these runs that are due or wait not called before a time; `values` are set as well."""
+    mine = (in_values(run.c.id, ids), in_states(run.c.state, RunState.DUE, RunState.WAITING))
+    connection.execute(update(run).where(*mine).values({**put_off(until), **values}))

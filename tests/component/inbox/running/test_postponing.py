@@ -249,3 +249,55 @@ def test_what_is_put_off_is_discarded_like_any_other(inbox, where):
     assert rows(where, "SELECT state FROM run") == [("discarded",)]
     replay(inbox, [delivery_id], at(2), handler="h")
     assert is_claimed(inbox, 2, delivery_id)
+
+
+def test_a_replay_for_later_calls_nothing_before_its_time(inbox):
+    dead = [planned(inbox, "h", key=key) for key in "abc"]
+    settle(inbox, claim(inbox, 3), RunState.DEAD)
+
+    would = replay(inbox, dead, at(60), not_before=at(HOUR), dry_run=True)
+    done = replay(inbox, dead[:2], at(60), not_before=at(HOUR))
+    paced = replay(inbox, dead[2:], at(60), not_before=at(HOUR), due=lambda _: at(2 * HOUR))
+
+    assert (would.runs, done.runs, paced.runs) == (3, 2, 1)
+    assert not is_claimed(inbox, HOUR - 1, dead[0])
+    assert is_claimed(inbox, HOUR, dead[1])
+    assert not is_claimed(inbox, 2 * HOUR - 1, dead[2])  # a later turn of a rate stays later
+
+
+def test_without_a_time_the_same_replay_is_due_at_once(inbox):
+    delivery_id = planned(inbox, "h")
+    settle(inbox, claim(inbox, 1), RunState.DEAD)
+
+    replay(inbox, [delivery_id], at(60))
+
+    assert is_claimed(inbox, 60, delivery_id)
+
+
+def test_a_replay_for_later_of_an_order_first_runs_and_a_takeover_wait_as_well(inbox):
+    options = RunOptions(order_key="k")
+    ordered = [planned(inbox, "h", key=key, options=options) for key in "ab"]
+    for _ in ordered:
+        settle(inbox, claim(inbox, 1), RunState.DEAD)
+
+    replay(inbox, ordered, at(60), not_before=at(HOUR))
+    new = replay(
+        inbox, ordered, at(60), handler="new", backfill=lambda *_: RunOptions(), not_before=at(HOUR)
+    )  # fmt: skip
+    assert not any(is_claimed(inbox, HOUR - 1, one) for one in ordered)
+    taken = take_over(
+        inbox, ordered, at(60), handler="h", to="n", to_names=["n"], options=lambda *_: RunOptions(),
+        not_before=at(2 * HOUR),
+    )  # fmt: skip
+
+    assert (new.added, taken.runs) == (2, 2)
+    assert [one.handler for one in claim(inbox, 9, HOUR)] == ["new", "new"]
+
+
+def test_a_replay_for_later_leaves_what_has_no_run_that_could_have_a_time(inbox, where):
+    unread = planned(inbox, error="the body is not JSON")
+
+    done = replay(inbox, [unread], at(60), not_before=at(HOUR))
+
+    assert (done.deliveries, done.without_runs) == (0, 1)
+    assert value(where, "SELECT state FROM delivery") == "quarantined"
