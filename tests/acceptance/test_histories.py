@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from support.acceptance.histories import LEASE_SECONDS, Actors, record
-from support.acceptance.judge import RULES, Attempt, Disturbance, History, Pause, Sent, judge
+from support.acceptance.judge import RULES, Attempt, Disturbance, History, Pause, Replay, Sent, judge
 from support.acceptance.stack import HERE, Stack, stack_on
 from support.processes import output_of
 from support.templates import new_inbox
@@ -90,7 +90,17 @@ EXPLAINED = {
     "its process stood still": history(
         attempt(0.5, 21), attempt(11, 12, process=2), keys="a", disturbances=[STOOD_STILL]
     ),
-    "replayed": history(attempt(1, 2), attempt(4, 5), keys="a", replayed=[("a", 3.0)]),
+    "replayed": history(attempt(1, 2), attempt(4, 5), keys="a", replayed=[Replay("a", 2.5, 3.0)]),
+    "it ended while the command that replayed it began": history(
+        attempt(1, 2), attempt(4, 5), keys="a", replayed=[Replay("a", 0.5, 3.0)]
+    ),
+    "replayed twice": history(
+        attempt(1, 2),
+        attempt(4, 5),
+        attempt(7, 8),
+        keys="a",
+        replayed=[Replay("a", 2.5, 3.0), Replay("a", 5.5, 6.0)],
+    ),
     "two at once are allowed": history(
         attempt(1, 3, "a"), attempt(1, 3, "b"), keys="ab", ordered=frozenset()
     ),
@@ -113,7 +123,9 @@ FOUND = {
         history(attempt(0.5, 2), attempt(3, 4, process=2), keys="a", disturbances=[FOR_A_MOMENT]),
         history(attempt(0.5, 2), attempt(30, 31), keys="a", disturbances=[Disturbance(frozenset({1}), 25)]),
         history(attempt(0.5, 2), attempt(11, 12), keys="a", disturbances=[Disturbance(frozenset({9}), 1)]),
-        history(attempt(1, 2), attempt(4, 5), keys="a", replayed=[("a", 6.0)]),
+        history(attempt(1, 2), attempt(4, 5), keys="a", replayed=[Replay("a", 6.0, 7.0)]),
+        history(attempt(1, 2), attempt(4, 5), keys="a", replayed=[Replay("a", 0.0, 0.5)]),
+        history(attempt(1, 2), attempt(4, 5), attempt(7, 8), keys="a", replayed=[Replay("a", 2.5, 3.0)]),
     ],
     "vanished": [history(attempt(1, None), attempt(2, 3, process=2), keys="a")],
     "twice_at_once": [history(attempt(1, 4, failed=True), attempt(2, 3, process=2), keys="a")],

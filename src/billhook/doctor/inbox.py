@@ -80,6 +80,10 @@ _WORDS = {
         "correct what the other findings name; else look in the receiver's log for `refused with 503`, where "
         "the error of each is",
     ),
+    "hanging": _Words(
+        "each keeps a thread of its worker until it returns, and is not called again meanwhile",
+        "`billhook workers` says where; give the handler a `timeout_seconds`, and what it calls time-outs",
+    ),
     "refused": _Words(
         "if they are genuine, each delivery is lost once the service gives up",
         f"compare the secrets here with the service's; then record a request with {_CAPTURE}",

@@ -12,6 +12,7 @@ import pytest
 
 from billhook.clock import SystemClock
 from billhook.inbox import Counted, HandlerLimits, Inbox, RunOptions, RunState, WorkerRecord
+from billhook.inbox.operating.holds import hold_worker
 from billhook.inbox.operating.operations import discard, erase, replay
 from billhook.inbox.watching.issue_updates import update_issues
 from billhook.inbox.watching.issues import IssueState, change_issue, list_issues
@@ -430,6 +431,47 @@ def a_few_requests_that_match_no_secret(inbox):
     for _ in range(6):
         inbox.count(Counted.REFUSED, at(NOW - 60), source="default", cause="mismatch")
     inbox._counts.close()
+
+
+@state(
+    "No delivery has been stored yet: 6 signatures matched no secret, and no delivery was accepted in 24 "
+    "hours.",
+    "",
+)
+def only_requests_that_match_no_secret_have_come(inbox):
+    for _ in range(6):
+        inbox.count(Counted.REFUSED, at(NOW - 60), source="default", cause="mismatch")
+    inbox._counts.close()
+
+
+@state(
+    "Nothing waits for long, but 6 genuine deliveries were refused: the signed time is 600 s behind this "
+    "clock on average. The last delivery came 1 h ago.",
+    "good", accepted=("1", "quiet"),
+)  # fmt: skip
+def the_clock_is_wrong_by_ten_minutes(inbox):
+    handled(inbox, "k", NOW - HOUR, handler="book")
+    for _ in range(6):
+        inbox.count(Counted.REFUSED, at(NOW - 60), source="default", cause="stale", duration_seconds=600)
+    inbox._counts.close()
+
+
+@state(
+    "Needs attention: 1 call of book has not returned for 25 min.", "warn",
+    through={"book": ""}, accepted=("1", "quiet"), not_finished=("1", "quiet"),
+)  # fmt: skip
+def a_call_that_does_not_return(inbox):
+    planned(inbox, "book", at=at(NOW - 25 * MINUTE), seconds=NOW - 25 * MINUTE)
+    claim(inbox, 1, NOW - 25 * MINUTE)
+
+
+@state(
+    "Needs attention: the only worker is held, and starts no run.", "warn",
+    accepted=("1", "quiet"), not_finished=("1", "quiet"),
+)  # fmt: skip
+def a_worker_that_is_held_and_forgotten(inbox):
+    inbox.put(incoming("k", at=at(NOW - MINUTE)))
+    hold_worker(inbox, "w", at(NOW - 2 * MINUTE))
 
 
 def shown(text: str) -> str:

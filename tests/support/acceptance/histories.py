@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from billhook.events import EVENT_TYPES, sample
 from support.acceptance.history_handlers import AT_MOST, HANDLERS, ORDERED
-from support.acceptance.judge import Attempt, Disturbance, History, Pause, Sent
+from support.acceptance.judge import Attempt, Disturbance, History, Pause, Replay, Sent
 from support.acceptance.senders import Line
 from support.acceptance.stack import UP_SECONDS, Process, Stack
 from support.processes import descendants, run_command, until
@@ -155,9 +155,9 @@ class Actors:
             sent = self._chance.choice(self.history.sent[-200:] or [None])
         if sent is None or HANDLERS[sent.event_type] in ORDERED:
             return
-        self.history.replayed.append((sent.key, time.monotonic()))
-        handler = HANDLERS[sent.event_type]
+        handler, began = HANDLERS[sent.event_type], time.monotonic()
         self._command("deliveries", "replay", "--key", sent.key, "--handler", handler, "--yes")
+        self.history.replayed.append(Replay(sent.key, began, time.monotonic()))
 
     def restart_database(self) -> None:
         """The database server goes away and comes back."""

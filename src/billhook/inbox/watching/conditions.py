@@ -35,6 +35,7 @@ from billhook.inbox.watching.overview import (
     read_refused_since,
 )
 from billhook.inbox.watching.snoozes import count_dead_of_snoozed, count_quarantined_of_snoozed, snoozed_ids
+from billhook.inbox.watching.stalled import read_hanging, read_held
 
 _WORKER_SEEN_WITHIN = timedelta(minutes=1)
 """Three times the interval at which a worker renews its row in the inbox."""
@@ -203,6 +204,18 @@ def paused(facts: Facts) -> Found:
         yield paused[0].name, f"{_are(len(paused), 'handler', 'handlers')} paused"
 
 
+def held(facts: Facts) -> Found:
+    with facts.inbox.database.read() as connection:
+        if found := read_held(connection, facts.now):
+            yield found.places[0], found.text
+
+
+def hanging(facts: Facts) -> Found:
+    with facts.inbox.database.read() as connection:
+        for one in read_hanging(connection, facts.now):
+            yield one.handler, one.text(facts.now)
+
+
 def waiting(facts: Facts) -> Found:
     since = facts.overview.waiting_since
     if since is None or facts.now - since <= OLD:
@@ -369,6 +382,11 @@ CONDITIONS = (
         "BillhookDeliveriesQuarantined", find=quarantined),
     Condition("paused", _WARNING, "a handler is paused",
         "handlers resume {subject}", "a-handler-is-paused", None, "BillhookHandlerPaused", find=paused),
+    Condition("held", _WARNING, "an operator holds a worker, which starts no run",
+        "workers resume {subject}", "a-handler-is-paused", find=held),
+    Condition("hanging", _WARNING,
+        "a call has not returned for 10 minutes, and three times as long as the longest of its handler",
+        "workers", "deliveries-wait", find=hanging),
     Condition("waiting", _WARNING, "a delivery that could have run has not for 10 minutes",
         "deliveries list --state unfinished", "deliveries-wait", None,
         "BillhookDeliveriesWait", find=waiting),
@@ -376,7 +394,7 @@ CONDITIONS = (
         "live processes have other handlers, types or sources than others",
         "workers", "workers-disagree", None, "BillhookWorkersDisagree", find=workers_disagree),
     Condition("left-out", _WARNING,
-        "a handler gets nothing for 5 minutes, as the newest list of handlers lacks it",
+        "the newest list lacks a handler for 5 minutes, or all lack it, and its type has no other",
         "workers", "workers-disagree", IssueKind.LEFT_OUT),
     Condition("missed", _WARNING,
         "deliveries were planned without a handler, as no process that has it planned for 60 s",

@@ -5,10 +5,13 @@ a handler is missing in the newest list,      it gets nothing: of two teams that
 while both are alive for five minutes         process that is left of an earlier release
 the newest list has not planned for 60 s,     its handlers lack deliveries that others planned; said for
 and others did in its place                   30 days, unless an operator resolves the issue
+a process of the last 24 hours had a handler  its deliveries are stored, and nothing is called: of a deploy
+of a type that now has none                   that lacks it; said for these 24 hours
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -16,13 +19,19 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from billhook.inbox.running.handler_lists import UNKNOWN_TYPES, HandlerList
+from billhook.basics.printable import counted
+from billhook.inbox.running.handler_lists import UNKNOWN_TYPES, HandlerList, read_live_lists
 from billhook.inbox.running.workers import WORKER_SILENT_AFTER
-from billhook.inbox.tables.schema import handler_list, release, worker
+from billhook.inbox.tables.schema import delivery, handler_list, release, run, worker
+from billhook.inbox.tables.states import DeliveryState
 
 LEFT_OUT_AFTER = timedelta(minutes=5)
 MISSED_FOR = timedelta(days=30)
 _SHOWN = 3
+GONE_FOR = timedelta(days=1)
+_LISTS_READ = 50
+_DELIVERIES_READ = 1_000
+"""Of each type: more that no handler got are not counted."""
 
 
 class _Process(NamedTuple):
@@ -146,3 +155,42 @@ def read_lacking(connection: Connection, since: datetime) -> list[LackingHandler
             before = found.get(name, LackingHandler(name, 0, at))
             found[name] = LackingHandler(name, before.number + lacking, max(before.at, at))
     return list(found.values())
+
+
+def read_gone(connection: Connection, now: datetime) -> list[LeftOut]:
+    """Return the handlers of 24 hours that no live process has, where deliveries came that got no other.
+
+    A handler that was renamed or divided has others of its types: these get the deliveries.
+    """
+    live = [one.handlers for one in read_live_lists(connection, now)]
+    recent = select(handler_list.c.content).where(handler_list.c.planned_at > now - GONE_FOR)
+    rows = connection.execute(recent.order_by(handler_list.c.id.desc()).limit(_LISTS_READ))
+    types: dict[str, set[str]] = {}
+    for (content,) in rows if live else ():
+        former = HandlerList.parse(content)
+        for name in former.names.difference(*(one.stored_names for one in live)):
+            its = {each for each, named in former.by_type.items() if name in named}
+            types.setdefault(name, its - {UNKNOWN_TYPES})
+    found = []
+    for name in sorted(types):
+        unhandled: dict[str, Sequence[datetime]] = {}
+        for event_type in sorted(types[name]):
+            has_another = any(one.of_type(event_type) for one in live)
+            if not has_another and (times := _unhandled(connection, event_type)):
+                unhandled[event_type] = times
+        if unhandled:
+            number = sum(map(len, unhandled.values()))
+            deliveries = f"{counted(number, 'delivery')} of {', '.join(unhandled)}"
+            text = f"no process has {name} any more, and {deliveries} got no handler"
+            found.append(LeftOut(name, max(each[0] for each in unhandled.values()), text))
+    return found
+
+
+def _unhandled(connection: Connection, event_type: str) -> Sequence[datetime]:
+    """Return when the deliveries of a type came without a run, since the last that has one; newest first."""
+    newest = select(delivery).where(delivery.c.event_type == event_type)
+    its = newest.order_by(delivery.c.id.desc()).limit(_DELIVERIES_READ).subquery().c
+    has_run = select(run.c.id).where(run.c.delivery_id == its.id).exists()
+    rows = connection.execute(select(its.received_at, its.state, has_run).order_by(its.id.desc()))
+    since = itertools.takewhile(lambda row: not row[2], rows)
+    return [received_at for received_at, state, _ in since if state == DeliveryState.DONE.value]

@@ -22,6 +22,11 @@ from billhook.inbox.watching.conditions import Facts
 from billhook.inbox.watching.conditions import Severity as Severity
 from billhook.inbox.watching.occurrences import IssueKind
 
+_NOTHING_YET = "No delivery has been received yet."
+_OF_CLOCKS, _OF_SECRETS = "clock-refusals", "refused-all"
+"""The notes of refused requests. No one can sign genuine ones but the sender, whereas any stranger can send
+what matches no secret: that is said of an inbox that has never received a delivery, and is being set up."""
+
 
 class HeldCondition(NamedTuple):
     """A condition that holds: of what, and in words that are a part of a sentence."""
@@ -71,9 +76,13 @@ class Judgement:
         """What is said where nothing is wrong: only where each condition could be judged that all is well."""
         if self.unjudged:
             return f"Not known: {', '.join(sorted(self.unjudged))} could not be judged."
+        said = (_OF_CLOCKS, _OF_SECRETS) if self.last_at is None else (_OF_CLOCKS,)
+        refused = "; ".join(one.text for one in self.holding if one.condition.name in said)
         if self.last_at is None:
-            return "No delivery has been received yet."
+            return f"No delivery has been stored yet: {refused}." if refused else _NOTHING_YET
         last = f"The last delivery came {format_ago(self.last_at, self.at)}."
+        if refused:
+            return f"Nothing waits for long, but {refused}. {last}"
         for one in self.holding:
             if one.condition.name == "known-issues":
                 return f"Nothing needs attention ({one.text}), and nothing waits for long. {last}"

@@ -39,7 +39,7 @@ from billhook.inbox.watching.backlog_pace import (
     read_not_stored,
     read_slow_handlers,
 )
-from billhook.inbox.watching.disagreements import MISSED_FOR, read_lacking, read_left_out
+from billhook.inbox.watching.disagreements import MISSED_FOR, read_gone, read_lacking, read_left_out
 from billhook.inbox.watching.overview import read_refused_since, read_state
 from billhook.inbox.watching.silence import read_silent_types
 
@@ -70,7 +70,7 @@ class IssueKind(StrEnum):
     BACKLOG = "backlog"  # more deliveries come than are handled
     SLOW = "slow"  # a handler takes much longer than it did
     MISSED = "missed"  # deliveries were planned without the newest handlers
-    LEFT_OUT = "left-out"  # a handler gets nothing, as the newest list lacks it
+    LEFT_OUT = "left-out"  # a handler gets nothing, as the newest list or each lacks it
     SILENCE = "silence"  # deliveries of a type have stopped
     DISK = "disk-full"  # little is free beside a SQLite inbox
     REFUSED = "refused"  # signed deliveries are refused; never notified, for a stranger can cause it
@@ -221,7 +221,7 @@ def _of_lists(connection: Connection, now: datetime) -> Iterator[Occurrence]:
         text = "deliveries were planned without it: no process that has it planned for 60 s"
         title = f"{missed.name}: {text}" if missed.name else text.replace("it", "the newest handlers", 1)
         yield _occurrence(IssueKind.MISSED, missed.name, title, missed.at)
-    for one in read_left_out(connection, now):
+    for one in [*read_gone(connection, now), *read_left_out(connection, now)]:
         yield _occurrence(IssueKind.LEFT_OUT, one.name, one.text, one.since)
 
 
