@@ -13,8 +13,9 @@ from __future__ import annotations
 import inspect
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from blinker import ANY, NamedSignal, Signal
@@ -148,6 +149,10 @@ handler_retrying = _observed(
 )
 handler_dead = _observed("handler_dead", "Failed for good", "delivery", "handler", "error")
 handler_paused = _observed("handler_paused", "Paused for its failures", "handler", "why")
+
+
+EVENT_SIGNALS: Mapping[str, Signal] = MappingProxyType(_events)
+"""The signals of event types by their snake_case names; read-only, filled by the classes."""
 
 
 def event_signal(name: str) -> Signal:

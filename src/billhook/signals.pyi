@@ -4,6 +4,7 @@ So a type checker refuses a name that is misspelt. `event_signal` returns the si
 your own.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from blinker import Signal
@@ -46,6 +47,8 @@ ping_test: Signal
 tier_crossed: Signal
 uncharged_events: Signal
 upcoming_renewal: Signal
+
+EVENT_SIGNALS: Mapping[str, Signal]
 
 def event_signal(name: str) -> Signal: ...
 def emit(signal: Signal, sender: object, **facts: Any) -> None: ...

@@ -25,15 +25,16 @@ from support.inbox_view import rows
 from support.processes import until
 from support.signing import PATH, signed
 
-COMPILING = "PostgresDatabase._schema_of"
-"""Called once for a statement, by SQLAlchemy: of which delivery depends on when it is executed first."""
+OF_SOME = {"PostgresDatabase._schema_of", "FifoWaker._open_pipes"}
+"""Called for a statement when it is executed first, and for a worker that began to listen just now: at which
+delivery depends on how fast the machine is."""
 SOURCE = str(Path(billhook.__file__).parent) + "/"
-FUNCTIONS = {"sqlite": 35, "postgresql": 38}
-"""On a server three more: its clock is asked, results come in binary, whatever its sessions say, and its
+FUNCTIONS = {"sqlite": 34, "postgresql": 38}
+"""On a server four more: its clock is asked, results come in binary, whatever its sessions say, and its
 connection is looked at by what also works where eventlet has removed select.poll."""
 FILES = {"sqlite": 13, "postgresql": 15}
-WHOLE_FUNCTIONS = {"sqlite": 156, "postgresql": 159}  # on a busy machine some more wait
-WHOLE_FILES = {"sqlite": 41, "postgresql": 44}
+WHOLE_FUNCTIONS = {"sqlite": 134, "postgresql": 137}
+WHOLE_FILES = {"sqlite": 37, "postgresql": 40}
 STEPS = {"Scheme.verify", "Committer._commit_batch", "Worker._poll", "Handler.__call__", "settle"}
 """Some of the functions that a delivery takes, in each of its threads."""
 
@@ -54,7 +55,7 @@ class Way:
         code = frame.f_code
         if self.open and event == "call" and code.co_filename.startswith(SOURCE) and self._counts(frame):
             name = re.split(r"(?:\.<locals>)?\.<(?!locals)", code.co_qualname)[0]
-            if name != COMPILING:
+            if name not in OF_SOME:
                 self.hops.add((code.co_filename.removeprefix(SOURCE), name))
 
     @property

@@ -93,7 +93,7 @@ FAULTS = [
     Fault(_LEASES, '_make_due(connection, queued, now, {"attempts": run.c.attempts - 1})', "_make_due(connection, queued, now, {})"),
     Fault(_LEASES, 'values = {"runs_alone": 1,', 'values = {"runs_alone": 0,'),
     Fault("engines/lease_table.py", "self._third_seconds = lease_seconds / 3", "self._third_seconds = lease_seconds * 3"),
-    Fault("engines/lease_table.py", "self._orphan_checks, self._orphan_check_at = 2, 0.0", "self._orphan_checks, self._orphan_check_at = 0, 0.0"),
+    Fault("engines/lease_table.py", "self._orphan_checks, self.orphan_check_at = 2, 0.0", "self._orphan_checks, self.orphan_check_at = 0, 0.0"),
     Fault("engines/suspects.py", "if not started and not ordinary_due:", "if not ordinary_due:"),
     Fault("engines/cycle.py", "transaction.mark_not_alone(sorted(not_alone))", "pass"),
     # Limits and pauses.

@@ -137,7 +137,7 @@ class Cycle:
         results = [attempt.run_result for attempt in attempts]
         settling = {result.lease for result in results}
         found = [attempt.planned for attempt in attempts if attempt.planned is not None]
-        releasing, checking_orphans = leases.to_release, leases.orphan_check_due
+        releasing, checking_orphans = leases.to_release, time.monotonic() >= leases.orphan_check_at
         with self._inbox.transaction(self._owner, self._dispatcher.limits) as transaction:
             # All locks at once and in one order: workers that took theirs step by step could deadlock.
             transaction.lock(results, [*plans, *(each.plan for each in found)])

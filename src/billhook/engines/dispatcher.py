@@ -135,7 +135,7 @@ class Dispatcher:
                 continue
             every = connected.get(stored.event_type)
             if every is None:
-                if (name := self.reading.name_for(stored.event_type)) is not None:
+                if (name := self.reading.names[stored.event_type]) is not None:
                     planned.append(self.reading.plan(stored, name, read_here))
                     continue
                 every = connected[stored.event_type] = self.lists.connected(stored.event_type)
@@ -165,7 +165,8 @@ class Dispatcher:
     ) -> PlannedDelivery:
         """Plan one run for each of these handlers that handles the delivery's source."""
         event = event_of(stored.event_type, data, as_named=stored.sent_as is not None)
-        handlers = [handler for handler in every if handler.handles(stored.source)]
+        # Most handle all sources, and are not asked.
+        handlers = [each for each in every if not each.sources or each.handles(stored.source)]
         options = {
             handler.name: run_options(handler, stored, event)
             for handler in handlers
@@ -266,12 +267,14 @@ class Dispatcher:
                 failure = event
             else:
                 facts = {"delivery": delivery, "handler": delivery.handler}
-                signals.emit(signals.handler_started, self.sender, **facts)
+                if signals.handler_started.receivers:
+                    signals.emit(signals.handler_started, self.sender, **facts)
                 started = time.monotonic()
                 failure = call(handler, self.sender, self.context, event, delivery)
                 duration_seconds = time.monotonic() - started
-                facts |= {"error": failure.exception if failure else None, "duration": duration_seconds}
-                signals.emit(signals.handler_ended, self.sender, **facts)
+                if signals.handler_ended.receivers:
+                    facts |= {"error": failure.exception if failure else None, "duration": duration_seconds}
+                    signals.emit(signals.handler_ended, self.sender, **facts)
         return self._result(claim, delivery, failure, handler, duration_seconds, missing=missing)
 
     def read_again(self, claim: Claim) -> Event | UnknownEvent | HandlerFailure:

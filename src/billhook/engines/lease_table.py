@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterable
 from datetime import datetime
@@ -33,7 +34,8 @@ class LeaseTable:
         self._third_seconds = lease_seconds / 3
         self._renew_at = 0.0
         self._orphan_checks = 0
-        self._orphan_check_at = 0.0
+        self.orphan_check_at = math.inf
+        """When to look for orphaned claims, by the monotonic clock: at once after a failure, and later."""
 
     def capacity(self, settling: Iterable[Lease] = (), most: int | None = None) -> int:
         """Return how many more runs it may hold, once the results of `settling` are written.
@@ -99,7 +101,7 @@ class LeaseTable:
         self.to_release = []
         if orphans_checked:
             self._orphan_checks -= 1
-            self._orphan_check_at = time.monotonic() + self._third_seconds
+            self.orphan_check_at = time.monotonic() + self._third_seconds if self._orphan_checks else math.inf
         if renewed is not None:
             for lease in renewed:  # one that is not among them was lost to another worker
                 self.runs[lease].leased_until = leased_until
@@ -126,9 +128,4 @@ class LeaseTable:
     def mark_uncertain(self) -> None:
         """Schedule checks for orphaned claims after a failed transaction, whose COMMIT may yet succeed."""
         # Twice: a COMMIT may still be under way at the first check, and done by the second.
-        self._orphan_checks, self._orphan_check_at = 2, 0.0
-
-    @property
-    def orphan_check_due(self) -> bool:
-        """Whether to look for orphaned claims now: at once after a failure, and once more later."""
-        return self._orphan_checks > 0 and time.monotonic() >= self._orphan_check_at
+        self._orphan_checks, self.orphan_check_at = 2, 0.0

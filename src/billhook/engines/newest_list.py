@@ -75,6 +75,8 @@ class NewestList:
         """The list as it was written last; None before that, when nothing may be planned."""
         self.number: int | None = None
         """The number of that list."""
+        self._compared: dict[str, list[Handler]] = {}
+        """The handlers of event types that are those of the list, as they were found last."""
         self.is_stale = False
         """Whether handlers were connected or dropped since it was written."""
         self.types: TypeFilter = EVERY_TYPE
@@ -108,6 +110,7 @@ class NewestList:
     def record(self, own: HandlerList, number: int | None) -> None:
         """Record that the list was written under a number."""
         self.own, self.number, self.is_stale, self.read_at = own, number, False, None
+        self._compared = {}
 
     def require(self, now: datetime, *, is_worker: bool) -> bool:
         """Write the list before the first plan, where no worker registers itself; and when it has changed.
@@ -117,8 +120,10 @@ class NewestList:
         Unless this is a process of a worker that does (`is_worker`), the process counts as alive for a minute
         from each use on. Raises InboxUnavailable.
         """
-        is_alive = is_worker or not _is_due(self._seen_at, now)
-        if self.own is not None and not self.is_stale and is_alive:
+        seen_at = self._seen_at
+        # Nor if the clock was set back.
+        is_seen = seen_at is not None and timedelta(0) <= now - seen_at < NOTE_EVERY
+        if self.own is not None and not self.is_stale and (is_worker or is_seen):
             return False
         with self._writing:
             own = self.read()
@@ -143,8 +148,11 @@ class NewestList:
     def connected(self, event_type: str) -> list[Handler]:
         """Return the handlers of an event type; note whether they are others than those that were written."""
         handlers = [*self._handlers.by_name(event_type, unique=False).values()]
-        if self.own is not None and self.own.of_type(event_type) != _sources(handlers):
-            self.is_stale = True
+        if self.own is not None and self._compared.get(event_type) != handlers:
+            if self.own.of_type(event_type) == _sources(handlers):
+                self._compared[event_type] = handlers
+            else:
+                self.is_stale = True
         return handlers
 
     def own_of(self, unread: Unread, times: NextTimes, now: datetime) -> tuple[Unread, NextTimes, bool]:
@@ -246,7 +254,9 @@ class NewestList:
     ) -> ListNote | None:
         """Return what the inbox has to know of a plan; None for nothing."""
         missed = self._lacking(planned, planned_here) if self._passed else {}
-        number = self.number if _is_due(self._noted_at, now) else None
+        noted_at = self._noted_at
+        is_noted = noted_at is not None and timedelta(0) <= now - noted_at < NOTE_EVERY
+        number = None if is_noted else self.number
         return None if number is None and not missed else ListNote(number, now, missed)
 
     def _lacking(
@@ -272,11 +282,6 @@ class NewestList:
         """Record what is noted, once that is committed."""
         if note.number is not None:
             self._noted_at = note.at
-
-
-def _is_due(last_at: datetime | None, now: datetime) -> bool:
-    """Return whether something last done at that time is due again, as it is after the clock was set back."""
-    return last_at is None or not timedelta(0) <= now - last_at < NOTE_EVERY
 
 
 def _has_all(types: TypeFilter, reading: str) -> bool:

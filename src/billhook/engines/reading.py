@@ -81,6 +81,20 @@ class Planner(Protocol):
         """Return the delivery of a claimed run."""
 
 
+class _Names(dict[str, str | None]):
+    """The names of the runs that read each type, found at first use: none for a type without a model yet."""
+
+    def __init__(self, find: Callable[[str], str | None]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, event_type: str) -> str | None:
+        if event_type not in EVENT_TYPES:  # its class may be declared later
+            return None
+        name = self[event_type] = self._find(event_type)
+        return name
+
+
 @dataclass(eq=False, repr=False)
 class Reading:
     """Which types are read by runs, and one reading of a delivery; of one app."""
@@ -88,7 +102,8 @@ class Reading:
     dispatcher: Planner
 
     def __post_init__(self) -> None:
-        self._names: dict[str, str | None] = {}
+        self.names: Mapping[str, str | None] = _Names(self._find_name)
+        """The name of the run that reads a type; None for one that is planned without."""
 
     @cached_property
     def _queues(self) -> Mapping[str, str]:
@@ -103,16 +118,9 @@ class Reading:
         """Return whether a delivery of the type is read by a run."""
         return is_own(event_type) or self.dispatcher.has_functions(event_type)
 
-    def name_for(self, event_type: str) -> str | None:
-        """Return the name of the run that reads a type; None for one that is planned without."""
-        try:
-            return self._names[event_type]
-        except KeyError:
-            if event_type not in EVENT_TYPES:  # its class may be declared later
-                return None
-            own = reading_of([event_type]) if self._calls_user_code(event_type) else None
-            name = self._names[event_type] = self._queues.get(event_type, own)
-            return name
+    def _find_name(self, event_type: str) -> str | None:
+        own = reading_of([event_type]) if self._calls_user_code(event_type) else None
+        return self._queues.get(event_type, own)
 
     def plan(self, stored: StoredDelivery, name: str, read_here: str | None) -> PlannedDelivery:
         """Plan the reading of a delivery; `read_here` is its type, if that was read just now."""

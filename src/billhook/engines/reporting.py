@@ -114,7 +114,8 @@ def _report_attempt(sender: object, attempt: AttemptResult) -> None:
     delivery, handler = attempt.delivery, attempt.delivery.handler
     facts: dict[str, Any] = {"delivery": delivery, "handler": handler}
     if failure is None or result.state is RunState.DISCARDED:
-        signals.emit(signals.handler_succeeded, sender, **facts)
+        if signals.handler_succeeded.receivers:
+            signals.emit(signals.handler_succeeded, sender, **facts)
         return
     facts["error"] = error = failure.exception
     about, why = (handler, result.delivery_id), first_line(failure.error)

@@ -144,8 +144,8 @@ class SerialWorker(Cycle):
         self._note_suspect(times, now)
         moments = times.due_at, times.suspect_at
         due = any(at is not None and at <= now for at in moments)
-        writing = poll.new_deliveries or self._leases.to_release or self._leases.orphan_check_due
-        return poll if writing or due else None
+        writing = poll.new_deliveries or self._leases.to_release
+        return poll if writing or due or time.monotonic() >= self._leases.orphan_check_at else None
 
     def _note_suspect(self, next_times: NextTimes, now: datetime) -> None:
         self.suspect_due = next_times.suspect_at is not None and next_times.suspect_at <= now

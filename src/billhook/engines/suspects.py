@@ -52,11 +52,8 @@ class SuspectPolicy:
         self._blocked_since: float | None = None
         self._blocked_until: float | None = None
         self._ordinary_until = 0.0
-
-    @property
-    def active(self) -> bool:
+        self.active = False
         """Whether a suspect was due or is running, so that `next_mode` may decide otherwise than ORDINARY."""
-        return bool(self.overlong) or self._running is not None or self._due_since is not None
 
     @property
     def running(self) -> bool:
@@ -69,7 +66,16 @@ class SuspectPolicy:
 
     def next_mode(self, started: Set[Lease], *, suspect_due: bool, ordinary_due: bool) -> ClaimMode:
         """Decide what to claim now; `started` are the leases of attempts that are not done."""
-        now = self.monotonic()
+        mode = self._next_mode(started, self.monotonic(), suspect_due=suspect_due, ordinary_due=ordinary_due)
+        self._note_active()
+        return mode
+
+    def _note_active(self) -> None:
+        self.active = bool(self.overlong) or self._running is not None or self._due_since is not None
+
+    def _next_mode(
+        self, started: Set[Lease], now: float, *, suspect_due: bool, ordinary_due: bool
+    ) -> ClaimMode:
         # The leases of attempts that have ended are removed: the worker must not wait for them or count them.
         self.overlong &= started
         if self._running is not None:
@@ -115,10 +121,11 @@ class SuspectPolicy:
         now = self.monotonic()
         if lease is None:
             self._unblock(now)
-            return
-        self._running, self._running_until = lease, now + self.lease_seconds
-        if self._blocked_since is not None and self._blocked_until is None:
-            self._blocked_until = now + self._period_seconds
+        else:
+            self._running, self._running_until = lease, now + self.lease_seconds
+            if self._blocked_since is not None and self._blocked_until is None:
+                self._blocked_until = now + self._period_seconds
+        self._note_active()
 
     def seconds_to_change(self) -> float | None:
         """Return the seconds until `next_mode` may change by time alone; None if it would not."""

@@ -252,8 +252,8 @@ class Worker(Cycle):
                 self._descriptors.record(failure.exception if failure else None)
         poll, claiming = self._plan_poll(renewing)
         leases, suspects = self._leases, self._suspects
-        writing = self._unsettled or poll.renewing or leases.to_release or leases.orphan_check_due
-        if not (writing or claiming):
+        writing = self._unsettled or poll.renewing or leases.to_release
+        if not (writing or claiming or time.monotonic() >= leases.orphan_check_at):
             next_times = poll.next_times if poll.next_times and poll.capacity else NOTHING_DUE
             return self._seconds_to_sleep(next_times, poll.now)
         settled, releasing = len(self._unsettled), bool(leases.to_release)

@@ -103,8 +103,8 @@ class Event(WireModel):
             signals = {UnknownEvent.signal_name, *(each.signal_name for each in EVENT_TYPES.values())}
             if cls.signal_name in signals:
                 raise TypeError(f"there is a signal {cls.signal_name} already: choose another class name")
-            _registered[cls.type] = cls
             event_signal(cls.signal_name)
+            _registered[cls.type] = cls
 
     def identifying_values(self) -> tuple[str, ...]:
         """Return the values of the fields in `identify` that are given, as short printable texts."""

@@ -31,7 +31,7 @@ from billhook.handlers.event_loop import EVENT_LOOPS
 from billhook.handlers.field_keys import content_digest, newest_key, order_key
 from billhook.handlers.grouping import FailureGroup, group_of
 from billhook.handlers.options import Options
-from billhook.signals import event_signal
+from billhook.signals import EVENT_SIGNALS, event_signal
 from billhook.signing.source import RECONCILE_SOURCE
 
 if TYPE_CHECKING:
@@ -246,9 +246,10 @@ class ConnectedHandlers:
         Without `unique` the first of each name: if two handlers share one, its runs fail when called.
         """
         model = EVENT_TYPES.get(event_type)
-        signal = event_signal(model.signal_name if model else UnknownEvent.signal_name)
+        signal = EVENT_SIGNALS[model.signal_name if model else UnknownEvent.signal_name]
         found: dict[str, Handler] = {}
-        for receiver in in_order_of_connection(signal, self._sender):
+        receivers: list[Callable[..., Any]] = [*signal.receivers_for(self._sender)]
+        for receiver in receivers if len(receivers) < 2 else _in_order_of_connection(signal, receivers):
             handler = receiver if isinstance(receiver, Handler) else Handler(receiver, plain=True)
             # Refuse equal names rather than number them: a stored run has only the name, and must not reach
             # the wrong function.
@@ -290,16 +291,15 @@ class ConnectedHandlers:
             self.by_name(event_type)
 
 
-def in_order_of_connection(signal: Signal, sender: object) -> list[Callable[..., Any]]:
-    """Return the receivers of a sender in the order in which they were connected.
+def _in_order_of_connection(
+    signal: Signal, receivers: Iterable[Callable[..., Any]]
+) -> list[Callable[..., Any]]:
+    """Return receivers of a signal in the order in which they were connected.
 
     Blinker gives them in the order of a set of their addresses, which is another in each process.
     """
-    receivers = list(signal.receivers_for(sender))
-    if len(receivers) > 1:
-        places = {key: place for place, key in enumerate(signal.receivers)}
-        receivers.sort(key=lambda receiver: places.get(_blinker_key(receiver), len(places)))
-    return receivers
+    places = {key: place for place, key in enumerate(signal.receivers)}
+    return sorted(receivers, key=lambda receiver: places.get(_blinker_key(receiver), len(places)))
 
 
 def _blinker_key(receiver: Callable[..., Any]) -> object:

@@ -27,7 +27,7 @@ from billhook.inbox.running.due import NextTimes, PendingDelivery
 from billhook.inbox.running.former_names import record_former_names
 from billhook.inbox.running.handler_lists import EVERY_TYPE, HandlerList, LiveList, TypeFilter
 from billhook.inbox.running.transaction import NO_LIMITS, InboxTransaction, count_skipped, every_name
-from billhook.inbox.running.unread import NEVER, RoundRobin, Unread, read_one, read_unread
+from billhook.inbox.running.unread import NEVER, RoundRobin, Unread, read_unread
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.storing.buffered_counts import BufferedCounts
 from billhook.inbox.storing.committer import BacklogLimit, Committer
@@ -225,12 +225,9 @@ class Inbox:
         `alive_since` are alive. The engine's transaction checks the schema.
         """
         with self.database.read(checked=False) as connection:
-            if only is None:
-                unread = read_unread(connection, limit, turns, types, alive_since)
-            else:
-                unread = read_one(connection, only, alive_since)
-                if unread.deliveries:
-                    return unread, due.NOTHING_DUE
+            unread = read_unread(connection, limit, turns, types, alive_since, only)
+            if only is not None and unread.deliveries:
+                return unread, due.NOTHING_DUE
             return unread, due.next_times(connection, limits, only)
 
     def next_times(self, limits: Mapping[str, HandlerLimits]) -> NextTimes:

@@ -103,7 +103,8 @@ def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
         except MemoryError:  # handled here, because the frames that held the body are released
             answer = receiver.rules.out_of_memory(source)
         restore_body(here, taken.body)
-        response = _response(answer)
+        response = Response(answer.body, answer.status, content_type="application/json")
+        response.headers.extend(answer.headers)
         if answer.status in (405, 413):  # refused before the body was read
             response.call_on_close(partial(receiver.drain, environ, taken.server_stream))
         if PROBE in environ and (probe := find_probe(environ)) is not None:
@@ -111,12 +112,6 @@ def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
         return response
 
     return receive
-
-
-def _response(answer: WebhookResponse) -> Response:
-    response = Response(answer.body, answer.status, content_type="application/json")
-    response.headers.extend(answer.headers)
-    return response
 
 
 class WsgiReceiver:

@@ -14,6 +14,7 @@ from billhook import Discard, Handlers, signals
 from billhook.events import InvoiceApproved, PingTest
 from billhook.events.base import Event, _registered
 from billhook.extension import get_state
+from billhook.inbox import StoredDelivery
 from billhook.inbox.running.leases import LOST
 from billhook.inbox.tables.records import fingerprint
 from support.apps import deliver, inbox_at
@@ -105,6 +106,7 @@ def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, cloc
     assert calls == [1, 2, 3]
     assert runs(app, "state, attempts, last_error") == [("dead", 3, "ValueError: not today")]
     assert states(app) == ["dead"]
+    assert runs(app, "uncounted_attempts") == [(0,)]  # the handler was there: each attempt counts
     failures = rows(inbox_at(app), "SELECT attempt, traceback FROM failure ORDER BY id")
     assert [(attempt, "raise error" in traceback) for attempt, traceback in failures] == [
         (1, True), (2, True), (3, True),
@@ -120,6 +122,30 @@ def test_discard_ends_a_run_without_a_failure(shop, clock):
     assert runs(app, "state, attempts, last_error") == [("discarded", 1, "Discard: a test ping")]
     assert states(app) == ["done"]
     assert rows(inbox_at(app), "SELECT count(*) FROM failure") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("stored", "has"),
+    [
+        ({"event_type": "InvoiceApproved"}, True),  # one of its two handlers is ordered
+        ({"event_type": "PingTest"}, False),
+        ({"event_type": "InvoiceApproved", "source": "us"}, False),  # the ordered one is not for it
+        ({"event_type": "", "type_field": "type"}, True),  # it may be of any type
+        ({"event_type": ""}, False),  # of none, and not to be read either
+        ({"event_type": "PingTest", "type_field": "type"}, False),  # read by now
+    ],
+)
+def test_a_delivery_has_options_if_one_of_its_handlers_is_ordered(shop, stored, has):
+    handlers = Handlers()
+    handlers.on(InvoiceApproved, PingTest, name="plain")(lambda event: None)
+    ordered = handlers.on(InvoiceApproved, name="ordered", ordered_by="invoice_id", sources=("default",))
+    ordered(lambda event: None)
+    dispatcher = get_state(shop(handlers)).dispatcher
+    about = {"delivery_id": 1, "source": "default", "key": "k", "body": b"{}", "headers": "{}"}
+
+    found = StoredDelivery(**{**about, "signed_at": None, "received_at": None, **stored})
+
+    assert dispatcher.has_options(found) is has
 
 
 # --- names that come and go -----------------------------------------------------------------------

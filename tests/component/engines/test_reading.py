@@ -130,7 +130,7 @@ def test_the_types_of_the_service_are_planned_without_a_reading(own, shop):
     dispatcher = get_state(shop(own.handlers)).dispatcher
     service = [name for name in EVENT_TYPES if name not in ("Order", "Parcel")]
 
-    names = {name: dispatcher.reading.name_for(name) for name in (*service, "BrandNew", "Order")}
+    names = {name: dispatcher.reading.names[name] for name in (*service, "BrandNew", "Order")}
 
     assert len(service) == 23
     assert {name for name, its_own in names.items() if its_own} == {"Order"}
@@ -181,7 +181,7 @@ def test_an_ordered_handler_may_have_more_types_than_the_name_of_a_reading(shop)
         for number, model in enumerate(types[:3]):
             body, headers = b'{"key": "same"}', {"message_id": f"m{number}"}
             assert deliver(app, body, model.type, **headers).status_code == 200
-        (name,) = {get_state(app).dispatcher.reading.name_for(model.type) for model in types}
+        (name,) = {get_state(app).dispatcher.reading.names[model.type] for model in types}
     finally:
         for model in types:
             del _registered[model.type]

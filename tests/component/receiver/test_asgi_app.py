@@ -133,6 +133,31 @@ def test_a_target_that_is_no_path_goes_to_the_flask_app(application):
     assert status == 404
 
 
+def test_the_head_of_an_answer_is_made_once(application):
+    """As it is for each delivery, and the same object: a server only reads it."""
+    heads = []
+
+    async def send(message):
+        if "status" in message:
+            heads.append(message)
+
+    async def deliver():
+        for _ in range(2):
+            left = pieces(b"{}")
+            headers = [(name.lower().encode(), text.encode()) for name, text in signed().items()]
+            scope = {"type": "http", "method": "POST", "path": PATH, "root_path": "", "headers": headers}
+
+            async def receive(left=left):
+                return left.pop(0)
+
+            await application(scope, receive, send)
+
+    asyncio.run(deliver())
+
+    assert heads[0]["status"] == 200
+    assert heads[0] is heads[1]
+
+
 def test_a_forged_delivery_is_401(application):
     assert codes(application, headers=signed(b"[]")) == (401, "authentication_failed")
 

@@ -51,7 +51,9 @@ class ReconnectingConnection:
         """Use the connection, one thread at a time. Raises OSError while there is none, or if it fails."""
         with self._lock:
             try:
-                yield self._open()
+                if self._connection is None:
+                    self._connection = self._open()
+                yield self._connection
             except (psycopg.Error, OSError) as error:
                 self._close()
                 raise OSError(f"the waker's connection failed: {reason(error)}") from None
@@ -63,15 +65,14 @@ class ReconnectingConnection:
             self._not_before = 0.0
 
     def _open(self) -> DeadlineConnection:
-        if self._connection is None:
-            if time.monotonic() < self._not_before:
-                raise OSError("it was tried just now")
-            try:
-                # Under the lock, as two threads would open two connections.
-                self._connection = self.connect()
-                self.opened(self._connection)
-            finally:
-                self._not_before = time.monotonic() + PAUSE_SECONDS
+        if time.monotonic() < self._not_before:
+            raise OSError("it was tried just now")
+        try:
+            # Under the lock, as two threads would open two connections.
+            self._connection = self.connect()
+            self.opened(self._connection)
+        finally:
+            self._not_before = time.monotonic() + PAUSE_SECONDS
         return self._connection
 
     def _close(self) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
@@ -111,6 +111,8 @@ class InboxTransaction:
     known_types: Collection[str] | None = None
 
     def __post_init__(self) -> None:
+        self.next_times: Callable[..., NextTimes] = partial(due.next_times, self.connection, self.limits)
+        """Return when the next runs may be claimed, of one delivery if its id is given."""
         self._claimer = {"worker": self.owner, "release_id": self.release_id}
         self._settling: set[Lease] = set()
         self._names = {name: each.names for name, each in self.limits.items() if len(each.names) > 1}
@@ -244,10 +246,6 @@ class InboxTransaction:
             if number is not None:
                 handler_lists.note_planned(self.connection, number, now)
 
-    def next_times(self, only: int | None = None) -> NextTimes:
-        """Return when the next runs may be claimed, of one delivery if `only` names it."""
-        return due.next_times(self.connection, self.limits, only)
-
     def claim(
         self,
         limit: int,
@@ -289,6 +287,7 @@ class InboxTransaction:
             names.update(times.suspects)
         names = set(filter(which, names))
         rows: list[Any] = []
+        claimed: list[Claim] = []
         capacity = limit
         # A delivery that was planned just now has no runs yet.
         if names and not (only is not None and self.left_to_claim):
@@ -308,11 +307,11 @@ class InboxTransaction:
                 few
             )
             capacity = 0 if left else limit - len(rows)
-        starting = rows if idle is None else rows[:idle]
-        # A run that was lost in a queue starts at once or stays due: only a started run can be found out.
-        queued = list(takewhile(lambda row: not row.queued, rows[len(starting) :]))
-        claimed = self._mark_running(starting, now, leased_until)
-        claimed += self._mark_running(queued, now, leased_until, is_queued=True)
+            starting = rows if idle is None else rows[:idle]
+            # A run that was lost in a queue starts at once or stays due: only a started run can be found out.
+            queued = list(takewhile(lambda row: not row.queued, rows[len(starting) :]))
+            claimed += self._mark_running(starting, now, leased_until)
+            claimed += self._mark_running(queued, now, leased_until, is_queued=True)
         if self.left_to_claim:
             capacity = capacity if len(claimed) == len(rows) else 0
             at_once = capacity if idle is None else max(0, min(capacity, idle - len(rows)))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, Select, Text, TextualSelect, bindparam, select
+from sqlalchemy import BigInteger, Column, Connection, Integer, Text, TextualSelect, bindparam, select
 
 from billhook.inbox.running.handler_lists import EVERY_TYPE, NEWEST_LIST, TypeFilter, of_types
 from billhook.inbox.tables.records import StoredDelivery
@@ -172,21 +172,22 @@ def read_unread(
     turns: RoundRobin | None = None,
     types: TypeFilter = EVERY_TYPE,
     alive_since: datetime = NEVER,
+    only: int | None = None,
 ) -> Unread:
     """Return up to `limit` deliveries of these types: the oldest, or in turn where more wait.
 
-    Processes that were seen since `alive_since` are alive.
+    That one, of any type, if `only` names it. Processes that were seen since `alive_since` are alive.
     """
-    query = RECEIVED if types == EVERY_TYPE else RECEIVED.where(*of_types(types))
-    oldest, newest_list = _received(connection, query, {"at_most": limit, "alive_since": alive_since})
-    if turns is not None and len(oldest) >= limit:
-        oldest = turns.choose(connection, oldest, limit, types)
-    return Unread(oldest, newest_list)
-
-
-def _received(connection: Connection, query: Select[Any], values: dict[str, Any]) -> Unread:
+    values: dict[str, Any] = {"at_most": limit, "alive_since": alive_since}
+    if only is not None:
+        query, values = _RECEIVED_ONE, {**values, "at_most": 1, "delivery_id": only}
+    else:
+        query = RECEIVED if types == EVERY_TYPE else RECEIVED.where(*of_types(types))
     rows = connection.execute(query, values).all()
-    return Unread([StoredDelivery(*row[1:]) for row in rows], rows[0][0] if rows else None)
+    oldest = [StoredDelivery(*row[1:]) for row in rows]
+    if turns is not None and only is None and len(oldest) >= limit:
+        oldest = turns.choose(connection, oldest, limit, types)
+    return Unread(oldest, rows[0][0] if rows else None)
 
 
 def first_of_each(
@@ -196,9 +197,3 @@ def first_of_each(
     values = {"after_type": "", "after_source": "", "of_each": MOST_OF_EACH, "at_most": at_most}
     rows = connection.execute(_FIRST_OF_EACH, values)
     return [(row.id, row.received_at) for row in rows if types.has(row.event_type)]
-
-
-def read_one(connection: Connection, delivery_id: int, alive_since: datetime = NEVER) -> Unread:
-    """Return the delivery if no engine has read it yet."""
-    values = {"at_most": 1, "delivery_id": delivery_id, "alive_since": alive_since}
-    return _received(connection, _RECEIVED_ONE, values)

@@ -50,8 +50,10 @@ def _moment(text: str | None) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def utc_text(moment: datetime) -> str:
+def utc_text(moment: datetime | None) -> str | None:
     """Return a time as SQLAlchemy writes it to SQLite: UTC, `2026-01-31 23:59:59.000000`."""
+    if moment is None:
+        return None
     # Not by strftime: that takes three times as long, twice for each delivery.
     return moment.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
 
@@ -63,8 +65,9 @@ class SqliteDialect(InboxDialect):
     every_column = text(EVERY_COLUMN)
     # Times not by SQLAlchemy's own type, which have no zone: six are read for each delivery that is handled,
     # and a second function for the zone would cost more than reading them.
-    write_time = staticmethod(lambda moment: None if moment is None else utc_text(moment))
+    write_time = staticmethod(utc_text)
     read_time = staticmethod(_moment)
+    list_value = staticmethod(json.dumps)
     in_list = "{} IN (SELECT value FROM json_each({}))"
     position = "instr({}, {})"
     hour = "substr({}, 1, 13) || ':00:00.000000'"
@@ -75,10 +78,6 @@ class SqliteDialect(InboxDialect):
     def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
         """Return the type of a JSON text."""
         return Text()
-
-    def list_value(self, values: list[Any]) -> str:
-        """Return a JSON text."""
-        return json.dumps(values)
 
     def rows(self, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
         """Return the rows of a JSON text."""

@@ -95,8 +95,8 @@ class FifoWaker:
         return self._listening().descriptor
 
     def _listening(self) -> ListenerPipe:
-        if self._own is not None and self._own.is_removed:
-            self._own.close()
+        if self._own is not None and os.fstat(self._own.descriptor).st_nlink == 0:
+            self._own.close()  # the pipe was deleted, so that no waker finds it
             self._own = None
         if self._own is None:
             self.wake()  # which removes what killed processes have left, without any delivery too
@@ -134,11 +134,6 @@ class ListenerPipe:
         # Read and write: the pipe then never reports end of file when the last writer closes it.
         self.descriptor = os.open(hidden, os.O_RDWR | os.O_NONBLOCK)
         hidden.rename(self._path)
-
-    @property
-    def is_removed(self) -> bool:
-        """Whether the pipe was deleted, so that no waker finds it."""
-        return os.fstat(self.descriptor).st_nlink == 0
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until a notification or the end of the time; True for the former."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Select, Table, TextClause, Update
 from sqlalchemy import Dialect as AnyDialect
@@ -37,12 +37,14 @@ class RunUpdate:
 class InboxDialect(Protocol):
     """The SQL of one database. A lock is right where nothing has to be done."""
 
+    if TYPE_CHECKING:
+
+        def __hash__(self) -> int:
+            """Return that of its identity, as any object does: for each, a statement is built once."""
+            return id(self)
+
     watermark_lag: timedelta
     """How far the watermark of counts stays behind the clock at least: see billhook.inbox.counting.counts."""
-
-    def __hash__(self) -> int:
-        """Return the hash of its identity: for each, a statement is built once."""
-        return id(self)
 
     every_column: TextClause
     """Selects each table with each of its columns; of the `schema`, where there is one."""
@@ -50,15 +52,15 @@ class InboxDialect(Protocol):
     # --- values ---------------------------------------------------------------------------------------
 
     write_time: Callable[[datetime | None], Any] | None = None
-    """Makes a parameter of a time, where the driver does not."""
+    """Makes a parameter of a time in any zone, or of None, where the driver does not."""
     read_time: Callable[[Any], datetime | None] | None = None
     """Makes a time in UTC of a column's value, where the driver does not."""
 
     def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
         """Return the type of a parameter with any number of values, integers or texts."""
 
-    def list_value(self, values: list[Any]) -> Any:
-        """Return such a parameter."""
+    list_value: Callable[[list[Any]], Any]
+    """Makes such a parameter."""
 
     def rows(self, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
         """Return the rows of a parameter, made by `json_text`, to be joined with a table."""

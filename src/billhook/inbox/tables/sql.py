@@ -51,9 +51,6 @@ class UtcDateTime(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else value.astimezone(UTC)
-
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.astimezone(UTC)
 
@@ -79,8 +76,9 @@ class _Values(TypeDecorator[list[Any]]):
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(own_dialect(dialect).list_type(numbers=self.numbers))
 
-    def process_bind_param(self, value: list[Any] | None, dialect: Dialect) -> Any:
-        return None if value is None else own_dialect(dialect).list_value(value)
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:
+        """Return what makes the parameter of a list."""
+        return own_dialect(dialect).list_value
 
 
 class TextOfTables(TextClause):
