@@ -41,6 +41,7 @@ from billhook.inbox.watching import (
     notifications,
     overview,
     snoozes,
+    stalled,
 )
 from billhook.inbox.watching.success import read_success
 from support.inbox_view import NOON, incoming
@@ -271,6 +272,7 @@ def look(inbox: Inbox) -> None:
         disagreements.read_disagreement(connection, at(219))
         unconsumed.read_unconsumed(connection, at(219))
         disagreements.read_left_out(connection, at(219))
+        disagreements._unhandled(connection, "InvoiceApproved")  # of a handler that no list has any more
         disagreements.read_lacking(connection, at(0))
     found = issues.list_issues(inbox, list(issues.IssueState), ids=None)
     issues.list_issues(inbox, subject="plain")
@@ -357,6 +359,9 @@ def change(inbox: Inbox) -> None:
     operations.replay(inbox, ids, at(400), handler="plain", only_failed=True)
     operations.replay(inbox, ids, at(400), handler="plain", only_failed=True, failed_since=at(0))
     operations.replay(inbox, ids, at(400), handler="later", backfill=lambda *_: RunOptions("key"))
+    operations.replay(
+        inbox, ids, at(400), handler="put off", backfill=lambda *_: RunOptions(), not_before=at(410)
+    )
     operations.replay(inbox, ids, at(400), as_type="PingTest")
     operations.replay(inbox, ids, at(400), type_field="type", dry_run=True)
     stored = inbox.received(1)[0]
@@ -364,6 +369,9 @@ def change(inbox: Inbox) -> None:
     postpone.postpone(inbox, ids, at(401), at(450), handler="plain")
     postpone.postpone(inbox, ids, at(401), at(401))
     dead = claim(inbox, 100, seconds=500)
+    with inbox.database.read() as connection:
+        stalled.read_hanging(connection, at(5_000))
+        stalled.read_held(connection, at(501))
     settle(inbox, dead[:1], RunState.DEAD, 501, error="e")
     settle(inbox, dead[1:], RunState.DEAD, 501, group="bug")
     issue_updates.update_issues(inbox, at(502))

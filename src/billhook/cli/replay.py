@@ -123,8 +123,7 @@ def replay(
     selection = replace(selection, filter=replace(filters, handler=wanted, decided=decided))
     with open_inbox() as inbox:
         now = inbox.now()
-        if not_before is not None:
-            _check_time(not_before, now, selection, as_type or type_field)
+        _check_time(not_before, now, selection, as_type or type_field)
         if selection.ids and handler is not None and not is_given:
             of_handler = DeliveryFilter(handler=handler)
             if not count(inbox, of_handler):
@@ -271,8 +270,12 @@ def _check_options(
         event_class(as_type)  # refuses an unknown one
 
 
-def _check_time(not_before: datetime, now: datetime, selection: Selection, reading: str | None) -> None:
+def _check_time(
+    not_before: datetime | None, now: datetime, selection: Selection, reading: str | None
+) -> None:
     """Raise UsageError for a time that cannot be kept, or with options that it does not go with."""
+    if not_before is None:
+        return
     if not_before <= now:
         raise click.UsageError("that time has passed: without --not-before they are due at once")
     check_far(not_before, now)

@@ -686,6 +686,12 @@ FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.delivery.id
 --> delivery: delivery_pkey
 
+-- operating/operations.py _ids_of
+SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.handler = ANY (%(param_2)s::TEXT[])
+--> run: run_delivery_id_handler_key
+
 -- operating/operations.py _make_due
 UPDATE billhook.run SET due_at=%(moment)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = %(run_id)s::BIGINT
 --> run: run_pkey
@@ -827,10 +833,6 @@ FROM billhook.run
 WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.state IN ('waiting', 'due', 'running') ORDER BY billhook.run.id
 --> run: run_delivery_id_handler_key
 
--- operating/postpone.py postpone
-UPDATE billhook.run SET due_at=CASE WHEN (billhook.run.due_at > %(param_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.run.not_before IS NULL OR billhook.run.due_at > billhook.run.not_before)) THEN billhook.run.due_at ELSE %(param_1)s::TIMESTAMP WITH TIME ZONE END, not_before=%(not_before)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = ANY (%(param_2)s::BIGINT[]) AND billhook.run.state IN ('due', 'waiting')
---> run: run_pkey
-
 -- operating/subscriptions.py forget
 DELETE FROM billhook.billhook_subscription WHERE billhook.billhook_subscription.id = ANY (%(param_1)s::BIGINT[])
 --> billhook_subscription: billhook_subscription_pkey
@@ -921,6 +923,9 @@ SELECT quote_ident(current_user), quote_ident(%(schema)s)
 SELECT t.relname AS name, quote_ident(n.nspname) || '.' || quote_ident(t.relname) AS quoted, quote_ident(a.attname) AS id, quote_ident(n.nspname) || '.' || quote_ident(s.relname) AS sequence FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace AND n.nspname = %(schema)s JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.objid = s.oid AND d.deptype IN ('a', 'i') JOIN pg_class t ON t.oid = d.refobjid JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = d.refobjsubid WHERE CASE WHEN s.relkind = 'S' THEN has_sequence_privilege(s.oid, 'USAGE, SELECT') END ORDER BY t.relname
 
 -- postgres/database.py PostgresDatabase.facts
+SHOW autovacuum
+
+-- postgres/database.py PostgresDatabase.facts
 SHOW fsync
 
 -- postgres/database.py PostgresDatabase.facts
@@ -931,6 +936,9 @@ SHOW is_superuser
 
 -- postgres/database.py PostgresDatabase.facts
 SHOW server_version_num
+
+-- postgres/database.py PostgresDatabase.facts
+SHOW track_counts
 
 -- reading/compared_deliveries.py _deliveries
 SELECT billhook.billhook_release.id, billhook.billhook_release.name
@@ -2260,6 +2268,10 @@ WHERE billhook.billhook_handler.paused_at IS NOT NULL) AS anon_2
 --> billhook_handler: all rows
 --> delivery: delivery_received_idx
 
+-- running/postponing.py put_off_runs
+UPDATE billhook.run SET due_at=CASE WHEN (billhook.run.due_at > %(param_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.run.not_before IS NULL OR billhook.run.due_at > billhook.run.not_before)) THEN billhook.run.due_at ELSE %(param_1)s::TIMESTAMP WITH TIME ZONE END, not_before=%(not_before)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = ANY (%(param_2)s::BIGINT[]) AND billhook.run.state IN ('due', 'waiting')
+--> run: run_pkey
+
 -- running/readings.py end_readings
 DELETE FROM billhook.run WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[]) AND CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[]) AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.attempts, billhook.run.handler, billhook.run.order_key
 --> run: run_pkey
@@ -2426,46 +2438,6 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 --> delivery: delivery_pkey
 --> delivery: delivery_received_idx
 
--- running/unread.py _received
-SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
-FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') AND NOT coalesce(billhook.delivery.event_type, %(coalesce_1)s::VARCHAR) = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.delivery.id
- LIMIT %(at_most)s::INTEGER
---> billhook_worker: billhook_worker_seen_at_idx
---> delivery: delivery_received_idx
-
--- running/unread.py _received
-SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
-FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id = %(delivery_id)s::BIGINT ORDER BY billhook.delivery.id
- LIMIT %(at_most)s::INTEGER
---> billhook_worker: billhook_worker_seen_at_idx
---> delivery: delivery_received_idx
-
--- running/unread.py _received
-SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
-FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') AND coalesce(billhook.delivery.event_type, %(coalesce_1)s::VARCHAR) = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.delivery.id
- LIMIT %(at_most)s::INTEGER
---> billhook_worker: billhook_worker_seen_at_idx
---> delivery: delivery_received_idx
-
--- running/unread.py _received
-SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
-FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
- LIMIT %(at_most)s::INTEGER
---> billhook_worker: billhook_worker_seen_at_idx
---> delivery: delivery_received_idx
-
 -- running/unread.py first_of_each
 WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
     SELECT CAST(0 AS bigint), CAST(%(after_type)s::VARCHAR AS text), CAST(%(after_source)s::VARCHAR AS text), 0, %(of_each)s::INTEGER
@@ -2487,6 +2459,46 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
     WHERE found.number < %(at_most)s::INTEGER
 ) SELECT stored.id, stored.received_at, stored.event_type FROM found JOIN billhook.delivery AS stored ON stored.id = found.id ORDER BY found.number
 --> delivery: delivery_pkey
+--> delivery: delivery_received_idx
+
+-- running/unread.py read_unread
+SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND NOT coalesce(billhook.delivery.event_type, %(coalesce_1)s::VARCHAR) = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> billhook_worker: billhook_worker_seen_at_idx
+--> delivery: delivery_received_idx
+
+-- running/unread.py read_unread
+SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id = %(delivery_id)s::BIGINT ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> billhook_worker: billhook_worker_seen_at_idx
+--> delivery: delivery_received_idx
+
+-- running/unread.py read_unread
+SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND coalesce(billhook.delivery.event_type, %(coalesce_1)s::VARCHAR) = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> billhook_worker: billhook_worker_seen_at_idx
+--> delivery: delivery_received_idx
+
+-- running/unread.py read_unread
+SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> billhook_worker: billhook_worker_seen_at_idx
 --> delivery: delivery_received_idx
 
 -- running/workers.py expects_worker
@@ -2685,6 +2697,13 @@ WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.s
 --> billhook_handler_list: billhook_handler_list_pkey
 --> billhook_release: billhook_release_pkey
 --> billhook_worker: billhook_worker_seen_at_idx
+
+-- watching/disagreements.py read_gone
+SELECT billhook.billhook_handler_list.content
+FROM billhook.billhook_handler_list
+WHERE billhook.billhook_handler_list.planned_at > %(planned_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.billhook_handler_list.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> billhook_handler_list: billhook_handler_list_pkey
 
 -- watching/disagreements.py read_lacking
 SELECT billhook.billhook_handler_list.missed, billhook.billhook_handler_list.missed_names, billhook.billhook_handler_list.missed_at
@@ -3189,3 +3208,24 @@ SELECT billhook.billhook_issue.fingerprint
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.state = %(state_1)s::VARCHAR
 --> billhook_issue: all rows
+
+-- watching/stalled.py _longest_seconds
+SELECT anon_1.handler, max(anon_1.duration_seconds) AS max_1
+FROM (SELECT billhook.run.handler AS handler, billhook.run.duration_seconds AS duration_seconds
+FROM billhook.run
+WHERE billhook.run.finished_at IS NOT NULL ORDER BY billhook.run.finished_at DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_1
+WHERE anon_1.duration_seconds IS NOT NULL GROUP BY anon_1.handler
+--> run: run_finished_at_idx
+
+-- watching/stalled.py read_hanging
+SELECT billhook.run.handler, billhook.run.started_at
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.queued = %(queued_1)s::INTEGER AND billhook.run.started_at < %(started_at_1)s::TIMESTAMP WITH TIME ZONE
+--> run: run_claim_idx
+
+-- watching/stalled.py read_held
+SELECT billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.owner, billhook.billhook_worker.held_at
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.engine != %(engine_1)s::VARCHAR AND billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.died_at IS NULL AND billhook.billhook_worker.seen_at > %(seen_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.billhook_worker.held_at, billhook.billhook_worker.owner
+--> billhook_worker: billhook_worker_seen_at_idx

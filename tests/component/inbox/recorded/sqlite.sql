@@ -770,6 +770,14 @@ WHERE delivery.id IN (SELECT value FROM json_each(?)) ORDER BY delivery.id
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
+-- operating/operations.py _ids_of
+SELECT run.id
+FROM run
+WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND run.handler IN (SELECT value FROM json_each(?))
+--> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
 -- operating/operations.py _make_due
 UPDATE run SET due_at=? WHERE run.id = ?
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
@@ -943,11 +951,6 @@ SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key
 FROM run
 WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND run.state IN ('waiting', 'due', 'running') ORDER BY run.id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/postpone.py postpone
-UPDATE run SET due_at=CASE WHEN (run.due_at > ? AND (run.not_before IS NULL OR run.due_at > run.not_before)) THEN run.due_at ELSE ? END, not_before=? WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN ('due', 'waiting')
---> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operating/subscriptions.py forget
@@ -2491,6 +2494,11 @@ WHERE paused_at IS NOT NULL) AS anon_2
 --> SEARCH delivery USING COVERING INDEX delivery_received_idx (id=? AND rowid=?)
 --> SCAN billhook_handler
 
+-- running/postponing.py put_off_runs
+UPDATE run SET due_at=CASE WHEN (run.due_at > ? AND (run.not_before IS NULL OR run.due_at > run.not_before)) THEN run.due_at ELSE ? END, not_before=? WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN ('due', 'waiting')
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
 -- running/readings.py end_readings
 DELETE FROM run WHERE run.id IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1)) RETURNING id, token, attempts, handler, order_key
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
@@ -2710,48 +2718,6 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 --> SCAN found
 --> SEARCH stored USING INTEGER PRIMARY KEY (rowid=?)
 
--- running/unread.py _received
-SELECT (SELECT max(billhook_worker.list_id) AS max_1
-FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
-FROM delivery
-WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SELECT value FROM json_each(?)) = 0 ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SCAN delivery USING INDEX delivery_received_idx
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
-
--- running/unread.py _received
-SELECT (SELECT max(billhook_worker.list_id) AS max_1
-FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
-FROM delivery
-WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SELECT value FROM json_each(?)) ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SCAN delivery USING INDEX delivery_received_idx
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
-
--- running/unread.py _received
-SELECT (SELECT max(billhook_worker.list_id) AS max_1
-FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
-FROM delivery
-WHERE delivery.state IN ('received') AND delivery.id = ? ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
-
--- running/unread.py _received
-SELECT (SELECT max(billhook_worker.list_id) AS max_1
-FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
-FROM delivery
-WHERE delivery.state IN ('received') ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SCAN delivery USING INDEX delivery_received_idx
---> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
-
 -- running/unread.py first_of_each
 WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
     SELECT CAST(0 AS bigint), CAST(? AS text), CAST(? AS text), 0, ?
@@ -2780,6 +2746,48 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 --> SEARCH delivery USING COVERING INDEX delivery_turn_idx (event_type>?)
 --> SCAN found
 --> SEARCH stored USING INTEGER PRIMARY KEY (rowid=?)
+
+-- running/unread.py read_unread
+SELECT (SELECT max(billhook_worker.list_id) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SELECT value FROM json_each(?)) = 0 ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING INDEX delivery_received_idx
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
+
+-- running/unread.py read_unread
+SELECT (SELECT max(billhook_worker.list_id) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SELECT value FROM json_each(?)) ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING INDEX delivery_received_idx
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
+
+-- running/unread.py read_unread
+SELECT (SELECT max(billhook_worker.list_id) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') AND delivery.id = ? ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
+
+-- running/unread.py read_unread
+SELECT (SELECT max(billhook_worker.list_id) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING INDEX delivery_received_idx
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
 
 -- running/workers.py expects_worker
 SELECT billhook_worker.engine
@@ -2966,6 +2974,13 @@ WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.seen_at > ? AND bil
 --> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
 --> SEARCH billhook_handler_list USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN
+
+-- watching/disagreements.py read_gone
+SELECT billhook_handler_list.content
+FROM billhook_handler_list
+WHERE billhook_handler_list.planned_at > ? ORDER BY billhook_handler_list.id DESC
+ LIMIT ? OFFSET ?
+--> SCAN billhook_handler_list
 
 -- watching/disagreements.py read_lacking
 SELECT billhook_handler_list.missed, billhook_handler_list.missed_names, billhook_handler_list.missed_at
@@ -3566,3 +3581,25 @@ SELECT billhook_issue.fingerprint
 FROM billhook_issue
 WHERE billhook_issue.state = ?
 --> SCAN billhook_issue
+
+-- watching/stalled.py _longest_seconds
+SELECT anon_1.handler, max(anon_1.duration_seconds) AS max_1
+FROM (SELECT run.handler AS handler, run.duration_seconds AS duration_seconds
+FROM run
+WHERE run.finished_at IS NOT NULL ORDER BY run.finished_at DESC
+ LIMIT ? OFFSET ?) AS anon_1
+WHERE anon_1.duration_seconds IS NOT NULL GROUP BY anon_1.handler
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>?)
+--> SCAN anon_1
+
+-- watching/stalled.py read_hanging
+SELECT run.handler, run.started_at
+FROM run
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.queued = ? AND run.started_at < ?
+--> SEARCH run USING INDEX run_claim_idx (state=?)
+
+-- watching/stalled.py read_held
+SELECT billhook_worker.host, billhook_worker.pid, billhook_worker.owner, billhook_worker.held_at
+FROM billhook_worker
+WHERE billhook_worker.engine != ? AND billhook_worker.stopped_at IS NULL AND billhook_worker.died_at IS NULL AND billhook_worker.seen_at > ? ORDER BY billhook_worker.held_at, billhook_worker.owner
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
