@@ -379,7 +379,7 @@ CONDITIONS = (
         "a handler gets nothing for 5 minutes, as the newest list of handlers lacks it",
         "workers", "workers-disagree", IssueKind.LEFT_OUT),
     Condition("missed", _WARNING,
-        "deliveries were planned without a handler, as no process that has it planned for 60 s",
+        "deliveries were read without a handler, as no process that has it read any for 60 s",
         "deliveries replay --handler {subject} --without-handler {subject}", "workers-disagree",
         IssueKind.MISSED),
     Condition("backlog", _WARNING,
