@@ -291,7 +291,7 @@ def test_on_a_phone_what_can_be_done_is_on_the_first_screen(open_page):
     watched.page.goto(PAGES["failures"])
     issue = watched.page.locator("tr a:has-text('KeyError')").first.get_attribute("href")
 
-    for name in ("overview", "deliveries", "hostile delivery", "handler"):
+    for name in ("overview", "deliveries", "hostile delivery", "quarantined delivery", "handler"):
         watched.page.goto(PAGES[name])
         assert watched.page.evaluate(FIRST_ACTION) <= 844, name
     watched.page.goto(issue)
