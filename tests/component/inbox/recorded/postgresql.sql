@@ -686,6 +686,12 @@ FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.delivery.id
 --> delivery: delivery_pkey
 
+-- operating/operations.py _ids_of
+SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.handler = ANY (%(param_2)s::TEXT[])
+--> run: run_delivery_id_handler_key
+
 -- operating/operations.py _make_due
 UPDATE billhook.run SET due_at=%(moment)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = %(run_id)s::BIGINT
 --> run: run_pkey
@@ -826,10 +832,6 @@ SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.r
 FROM billhook.run
 WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.state IN ('waiting', 'due', 'running') ORDER BY billhook.run.id
 --> run: run_delivery_id_handler_key
-
--- operating/postpone.py postpone
-UPDATE billhook.run SET due_at=CASE WHEN (billhook.run.due_at > %(param_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.run.not_before IS NULL OR billhook.run.due_at > billhook.run.not_before)) THEN billhook.run.due_at ELSE %(param_1)s::TIMESTAMP WITH TIME ZONE END, not_before=%(not_before)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = ANY (%(param_2)s::BIGINT[]) AND billhook.run.state IN ('due', 'waiting')
---> run: run_pkey
 
 -- operating/subscriptions.py forget
 DELETE FROM billhook.billhook_subscription WHERE billhook.billhook_subscription.id = ANY (%(param_1)s::BIGINT[])
@@ -2260,6 +2262,10 @@ WHERE billhook.billhook_handler.paused_at IS NOT NULL) AS anon_2
 --> billhook_handler: all rows
 --> delivery: delivery_received_idx
 
+-- running/postponing.py put_off_runs
+UPDATE billhook.run SET due_at=CASE WHEN (billhook.run.due_at > %(param_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.run.not_before IS NULL OR billhook.run.due_at > billhook.run.not_before)) THEN billhook.run.due_at ELSE %(param_1)s::TIMESTAMP WITH TIME ZONE END, not_before=%(not_before)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = ANY (%(param_2)s::BIGINT[]) AND billhook.run.state IN ('due', 'waiting')
+--> run: run_pkey
+
 -- running/readings.py end_readings
 DELETE FROM billhook.run WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[]) AND CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[]) AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.attempts, billhook.run.handler, billhook.run.order_key
 --> run: run_pkey
@@ -3124,6 +3130,17 @@ SELECT billhook.billhook_issue.fingerprint
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[])
 --> billhook_issue: billhook_issue_pkey
+
+-- watching/overview.py _durations
+SELECT handler, duration_seconds FROM billhook.run
+    WHERE finished_at >= %(since)s::TIMESTAMP WITH TIME ZONE AND duration_seconds IS NOT NULL
+    UNION ALL
+    SELECT run.handler, failure.duration_seconds FROM billhook.failure JOIN billhook.run ON run.id = run_id
+    WHERE failed_at >= %(since)s::TIMESTAMP WITH TIME ZONE AND retried = 1 AND failure.duration_seconds IS NOT NULL
+    LIMIT %(at_most)s
+--> failure: failure_run_id_idx
+--> run: run_finished_at_idx
+--> run: run_pkey
 
 -- watching/overview.py _state
 SELECT (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received') LIMIT %(at_most)s) AS counted) AS unread, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received', 'planned') AND state IN ('planned') LIMIT %(at_most)s) AS counted) AS in_progress, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('dead') LIMIT %(at_most)s) AS counted) AS dead, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS quarantined, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE conflict_of IS NOT NULL AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS conflicts,  (SELECT received_at FROM billhook.delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1) AS oldest_at, (SELECT received_at FROM billhook.delivery WHERE state IN ('received') ORDER BY id LIMIT 1) AS oldest_unread_at

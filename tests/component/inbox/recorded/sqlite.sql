@@ -770,6 +770,14 @@ WHERE delivery.id IN (SELECT value FROM json_each(?)) ORDER BY delivery.id
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
+-- operating/operations.py _ids_of
+SELECT run.id
+FROM run
+WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND run.handler IN (SELECT value FROM json_each(?))
+--> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
 -- operating/operations.py _make_due
 UPDATE run SET due_at=? WHERE run.id = ?
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
@@ -943,11 +951,6 @@ SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key
 FROM run
 WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND run.state IN ('waiting', 'due', 'running') ORDER BY run.id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- operating/postpone.py postpone
-UPDATE run SET due_at=CASE WHEN (run.due_at > ? AND (run.not_before IS NULL OR run.due_at > run.not_before)) THEN run.due_at ELSE ? END, not_before=? WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN ('due', 'waiting')
---> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operating/subscriptions.py forget
@@ -2491,6 +2494,11 @@ WHERE paused_at IS NOT NULL) AS anon_2
 --> SEARCH delivery USING COVERING INDEX delivery_received_idx (id=? AND rowid=?)
 --> SCAN billhook_handler
 
+-- running/postponing.py put_off_runs
+UPDATE run SET due_at=CASE WHEN (run.due_at > ? AND (run.not_before IS NULL OR run.due_at > run.not_before)) THEN run.due_at ELSE ? END, not_before=? WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN ('due', 'waiting')
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
 -- running/readings.py end_readings
 DELETE FROM run WHERE run.id IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1)) RETURNING id, token, attempts, handler, order_key
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
@@ -3485,6 +3493,17 @@ FROM billhook_issue
 WHERE billhook_issue.fingerprint = ? AND billhook_issue.state IN (SELECT value FROM json_each(?))
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- watching/overview.py _durations
+SELECT handler, duration_seconds FROM run
+    WHERE finished_at >= ? AND duration_seconds IS NOT NULL
+    UNION ALL
+    SELECT run.handler, failure.duration_seconds FROM failure JOIN run ON run.id = run_id
+    WHERE failed_at >= ? AND retried = 1 AND failure.duration_seconds IS NOT NULL
+    LIMIT ?
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>?)
+--> SEARCH failure USING INDEX failure_failed_at_idx (failed_at>?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- watching/overview.py _state
 SELECT (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('received') LIMIT ?) AS counted) AS unread, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('received', 'planned') AND state IN ('planned') LIMIT ?) AS counted) AS in_progress, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('dead', 'quarantined') AND state IN ('dead') LIMIT ?) AS counted) AS dead, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('dead', 'quarantined') AND state IN ('quarantined') LIMIT ?) AS counted) AS quarantined, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE conflict_of IS NOT NULL AND state IN ('quarantined') LIMIT ?) AS counted) AS conflicts,  (SELECT received_at FROM delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1) AS oldest_at, (SELECT received_at FROM delivery WHERE state IN ('received') ORDER BY id LIMIT 1) AS oldest_unread_at
