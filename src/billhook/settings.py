@@ -295,7 +295,7 @@ class Settings:
         unit="seconds",
     )
     lease_seconds: float = _option(
-        "Lease: how long a worker may be silent before its runs go to others.",
+        "How long a worker may be silent before its runs go to others.",
         _number(0.5, 86_400),
         default=30.0,
         unit="seconds",

@@ -17,7 +17,7 @@ from support.inbox_view import change, incoming
 from support.processes import in_children, until
 from support.runs import result_of
 
-LOST = "the worker died, or was silent for longer than its lease"
+LOST = "the worker died, or was silent for longer than BILLHOOK_LEASE_SECONDS"
 LATEST = 20
 """How many times a process comes by a place at most before it dies there."""
 WEB = {"before_insert": (0, "accepted"), "after_insert": (1, "duplicate")}

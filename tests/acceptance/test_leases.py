@@ -19,8 +19,8 @@ from support.inbox_view import change, incoming, postgres
 from support.processes import until
 
 THREADS = 64
-REFUSED = "lost its lease; not settled"
-LOST = "the worker died, or was silent for longer than its lease"
+REFUSED = "is no longer this worker's: its result is not stored"
+LOST = "the worker died, or was silent for longer than BILLHOOK_LEASE_SECONDS"
 
 
 def stop_between_turns(stack: Stack, worker: Process) -> None:

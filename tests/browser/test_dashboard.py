@@ -273,6 +273,63 @@ def test_each_tab_is_seen_on_a_phone_and_no_table_is_crushed_on_a_tablet(open_pa
             assert watched.page.evaluate(CRUSHED) == [], (name, width)
 
 
+FIRST_ACTION = """
+Math.min(...[...document.querySelectorAll("main :is(button, .button, .act > summary)")]
+    .filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect().bottom))
+"""
+BROKEN_NAMES = """
+[...document.querySelectorAll("td .name, h1 .name, .lane-name .name")].filter((one) => {
+    const lines = [...one.querySelectorAll("bdi")].map((part) => part.getClientRects().length);
+    return lines.some((number) => number > 1) && one.parentElement.clientWidth > 300;
+}).map((one) => one.innerText)
+"""
+"""Names of which a part between two dots is on two lines, though there is room."""
+
+
+def test_on_a_phone_what_can_be_done_is_on_the_first_screen(open_page):
+    watched = open_page(viewport={"width": 390, "height": 844})
+    watched.page.goto(PAGES["failures"])
+    issue = watched.page.locator("tr a:has-text('KeyError')").first.get_attribute("href")
+
+    for name in ("overview", "deliveries", "hostile delivery", "quarantined delivery", "handler"):
+        watched.page.goto(PAGES[name])
+        assert watched.page.evaluate(FIRST_ACTION) <= 844, name
+    watched.page.goto(issue)
+    assert watched.page.evaluate(FIRST_ACTION) <= 844
+
+
+def test_names_are_broken_at_their_dots_alone(open_page):
+    watched = open_page()
+
+    for width, name in product((1280, 768, 390), ("overview", "handlers", "failures", "handler")):
+        watched.visit(PAGES[name], width=width)
+        assert watched.page.evaluate(BROKEN_NAMES) == [], (width, name)
+
+
+def test_one_box_marks_all_rows_and_without_scripts_it_is_not_shown(open_page):
+    watched, plain = open_page(), open_page(java_script_enabled=False)
+    for each in (watched, plain):
+        each.page.goto(PAGES["deliveries"])
+
+    watched.page.get_by_label("Select all on this page").check()
+    marked = watched.page.locator(".pick :checked").count()
+    watched.page.get_by_label("Select all on this page").uncheck()
+
+    assert marked == watched.page.locator("tbody tr").count() > 1
+    assert watched.page.locator(".pick :checked").count() == 0
+    assert plain.page.locator(".all").is_hidden()
+
+
+def test_the_link_to_log_out_has_the_browser_ask_again(open_page):
+    watched = open_page()
+    watched.page.goto(PAGES["overview"])
+
+    with watched.page.expect_response("**/log-out") as answered:
+        watched.page.get_by_role("link", name="Log out").click()
+
+    assert answered.value.status == 401
+
+
 # --- live ---------------------------------------------------------------------------------------------
 
 REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"

@@ -38,6 +38,19 @@ PAGE_PROSE = _any_of(*TURNS, *sorted(NAMES - ONLY_IN_NAMES))
 PROSE = _any_of(*TURNS, "whatever", "is told", *sorted(NAMES - ONLY_IN_NAMES))
 """What no comment, docstring, message or text of the source says."""
 
+INNER = re.compile(
+    r"(?<![\w-])(?:twins?|settle[sd]?|settling|plan(?:s|ned|ning)?|inbox rows?|leases?)(?![\w-])",
+    re.IGNORECASE,
+)
+"""Words of the inside, which a person who reads pages and messages does not need. Options, fields and signals
+that have one in their name are no such words: `--twins`, `twin_of`."""
+_LOUD = {"warning", "error", "exception", "critical"}
+RECORDED = Path(__file__).parents[1] / "component" / "cli" / "recorded"
+_OF_THE_SERVICE = {"api.txt", "refusals.service.txt", "subscribe.txt"}
+"""Outputs about the service's plans, which contracts have."""
+_PUBLIC = re.compile(r'"state": "planned"|\'planned\'')
+"""A state that JSON has, and an option takes."""
+
 NO_VERBS = frozenset(
     {
         *("A", "All", "An", "As", "At", "Before", "Both", "Each", "For", "In", "Is", "It", "On", "One"),
@@ -111,6 +124,72 @@ def no_imperatives(package: Path) -> list[str]:
             if not re.fullmatch("[A-Z][a-z]+", first) or first in NO_VERBS or plural:
                 found.append(f"{name}:{node.lineno}: {first}")
     return found
+
+
+def messages(module: Module) -> Iterator[tuple[int, str]]:
+    """The texts of log records from warning on, with their lines, also where a call is given a name."""
+    for function in module.nodes:
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        texts: dict[str, list[tuple[int, str]]] = {}
+        loud: list[ast.expr] = []
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign):
+                names = [one.id for one in ast.walk(node.targets[0]) if isinstance(one, ast.Name)]
+                for name in names:
+                    texts.setdefault(name, []).extend(_texts(node.value))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                is_log = node.func.attr in _LOUD and getattr(node.func.value, "id", "") == "logger"
+                loud += node.args[:1] if is_log else []
+        for each in loud:
+            yield from texts.get(each.id, []) if isinstance(each, ast.Name) else _texts(each)
+
+
+def _texts(value: ast.expr) -> list[tuple[int, str]]:
+    constants = (one for one in ast.walk(value) if isinstance(one, ast.Constant))
+    return [(one.lineno, one.value) for one in constants if isinstance(one.value, str)]
+
+
+def inner_words(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """Each word of the inside in these texts, as `place: word`."""
+    found = ((place, _PUBLIC.sub("", text)) for place, text in texts)
+    return [f"{place}: {match[0]}" for place, text in found for match in INNER.finditer(text)]
+
+
+def _lines(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            yield f"{path.name}:{number}", line
+
+
+def test_who_reads_pages_and_messages_needs_no_word_of_the_inside():
+    templates = sorted((SOURCE / "dashboard" / "templates").glob("*.html"))
+    prose = [
+        (place, re.sub(r"{#.*?#}|{%.*?%}|{{.*?}}|<[^>]*>", "", line)) for place, line in _lines(templates)
+    ]
+    outputs = [*RECORDED.glob("*.txt"), *(RECORDED / "help").glob("*.txt"), SOURCE / "cli" / "RUNBOOK.md"]
+    printed = _lines(path for path in outputs if path.name not in _OF_THE_SERVICE)
+    logged = [
+        (f"{name}:{line}", text)
+        for name, module in modules(SOURCE).items()
+        if not name.startswith("sandbox/")
+        for line, text in messages(module)
+    ]
+
+    assert len(logged) > 50
+    assert inner_words([*prose, *printed, *logged]) == []
+
+
+def test_a_word_of_the_inside_is_noticed_in_a_line_and_in_a_record_and_a_public_name_is_not(tmp_path):
+    lines = ["twin of 6", "--twins", "twin_of", '"state": "planned"', "Leases expire", "settled"]
+    (tmp_path / "one.py").write_text(
+        'def f():\n    text, why = "could not settle %s", 1\n    logger.error(text, why)\n'
+        '    logger.info("a lease")\n    logger.warning("it is planned")\n'
+    )
+    (module,) = modules(tmp_path).values()
+
+    assert inner_words([("a", each) for each in lines]) == ["a: twin", "a: Leases", "a: settled"]
+    assert inner_words([(str(line), text) for line, text in messages(module)]) == ["2: settle", "5: planned"]
 
 
 def test_the_source_uses_the_words_of_the_glossary():

@@ -19,7 +19,7 @@ from model.newest import BY_EVENT, superseded
 from model.records import Claim, Delivery, FormerNames, Handler, Limits, Process, Result, Run, interval_of
 from model.releases import Lists
 
-LOST = "the worker died, or was silent for longer than its lease"
+LOST = "the worker died, or was silent for longer than BILLHOOK_LEASE_SECONDS"
 INTERRUPTED = "the worker was stopped, and the handler did not return within the grace"
 MOST_UNCOUNTED = 8
 MOST_POSTPONEMENTS = 2
@@ -154,7 +154,9 @@ class Rules:
                 ):
                     run.state, run.twin_of = "discarded", other.delivery.id
                     self.counted[run.name, "discarded"] += 1
-                    run.error = f"twin of delivery {run.twin_of}: same {', '.join(handler.identity)}"
+                    run.error = (
+                        f"content duplicate of delivery {run.twin_of}: same {', '.join(handler.identity)}"
+                    )
                     break
         self.runs[run.id] = run
         return run

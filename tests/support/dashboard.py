@@ -60,7 +60,7 @@ class Site:
         """The text of a page, which is there."""
         response = self.get(path)
         assert response.status_code == 200, response.text
-        inline = re.sub(r"</?(?:span|bdi)[^>]*>", "", response.text)
+        inline = re.sub(r"</?(?:span|bdi|wbr)[^>]*>", "", response.text)
         return html.unescape(re.sub(r"<[^>]+>", " ", inline))
 
     def issues(self) -> list[Issue]:

@@ -30,7 +30,7 @@ def not_called_again(attempts: int) -> str:
     """The last error of a run that is dead because its worker died each time."""
     return (
         f"RuntimeError: the worker died at the last of {attempts} attempts, "
-        "or was silent for longer than its lease: not called again"
+        "or was silent for longer than BILLHOOK_LEASE_SECONDS: not called again"
     )
 
 

@@ -358,10 +358,9 @@ def change(inbox: Inbox) -> None:
     operations.replay(inbox, ids, at(400), due=lambda number: at(400 + number))
     operations.replay(inbox, ids, at(400), handler="plain", only_failed=True)
     operations.replay(inbox, ids, at(400), handler="plain", only_failed=True, failed_since=at(0))
-    operations.replay(inbox, ids, at(400), handler="later", backfill=lambda *_: RunOptions("key"))
     operations.replay(
-        inbox, ids, at(400), handler="put off", backfill=lambda *_: RunOptions(), not_before=at(410)
-    )
+        inbox, ids, at(400), handler="later", backfill=lambda *_: RunOptions("key"), not_before=at(401)
+    )  # fmt: skip
     operations.replay(inbox, ids, at(400), as_type="PingTest")
     operations.replay(inbox, ids, at(400), type_field="type", dry_run=True)
     stored = inbox.received(1)[0]

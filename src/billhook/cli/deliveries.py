@@ -411,7 +411,7 @@ def _row(one: ListedDelivery) -> dict[str, Any]:
         "handler": None,
         "attempts": None,
         "next try (UTC)": None,
-        "twin of": summary.twin_of,
+        "duplicate of": summary.twin_of,
         "conflict of": summary.conflict_of,
         "why discarded": " ".join(reason.split()) if reason else None,
         "last error": " ".join(error.split()) if error else None,

@@ -273,8 +273,8 @@ def worker(
     """Call the handlers of received deliveries until SIGTERM or SIGINT; a second signal exits immediately.
 
     Start any number of workers with the same handlers: no two of them execute the same run at a time. A
-    handler still running when the grace period ends is run again elsewhere once its lease expires. A handler
-    that kills its process also ends the others in it; with --processes the other processes continue.
+    handler still running when the grace period ends is run again elsewhere after BILLHOOK_LEASE_SECONDS. A
+    handler that kills its process also ends the others in it; with --processes the other processes continue.
 
     \b
     Examples:

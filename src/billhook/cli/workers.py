@@ -87,8 +87,8 @@ def _what(one: ListedWorker, now: datetime) -> str | None:
 def hold(names: tuple[str, ...]) -> None:
     """Have workers start no run until they are resumed: given as HOST:PID, as process id, or as owner.
 
-    From its next poll on a worker reads and plans nothing, and claims nothing; what it runs goes on, and what
-    it has claimed and not started is left to others. They plan as if it were not there. A worker that is
+    From its next poll on a worker reads no deliveries and claims no runs; what it runs goes on, and what
+    it has claimed and not started is left to others. They go on as if it were not there. A worker that is
     started anew is not held.
 
     \b

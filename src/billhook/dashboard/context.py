@@ -28,7 +28,7 @@ from billhook.inbox.running.postponing import LONGEST_POSTPONEMENT
 from billhook.inbox.watching.handler_backlogs import HandlerBacklog
 from billhook.inbox.watching.judgement import Severity
 from billhook.inbox.watching.overview import PeriodFigures, read_periods
-from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, level
+from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, end_of_axis, level
 from billhook.pages.pages import Pages
 
 if TYPE_CHECKING:
@@ -224,12 +224,16 @@ MINUTE = timedelta(minutes=1)
 
 
 class Range(NamedTuple):
-    """A range of time: `number` steps, the last one under way; `label` is the format of their times."""
+    """A range of time: `number` steps, the last one under way.
+
+    `label` is the format of their times, `each` what is said of a number: three "a minute".
+    """
 
     text: str
     step: timedelta
     number: int
     label: str
+    each: str
 
     def read(self, context: DashboardContext, handlers: Collection[str] | None = None) -> list[PeriodFigures]:
         """Return all its periods: with those before the first delivery, no bar is wide in a young inbox."""
@@ -240,9 +244,9 @@ class Range(NamedTuple):
 
 
 RANGES = {
-    "1h": Range("last hour", MINUTE, 60, "%H:%M"),
-    "24h": Range("24 hours", timedelta(hours=1), 24, "%H:%M"),
-    "30d": Range("30 days", timedelta(days=1), 30, "%m-%d"),
+    "1h": Range("last hour", MINUTE, 60, "%m-%d %H:%M", "a minute"),
+    "24h": Range("24 hours", timedelta(hours=1), 24, "%m-%d %H:%M", "an hour"),
+    "30d": Range("30 days", timedelta(days=1), 30, "%Y-%m-%d", "a day"),
 }
 
 
@@ -274,17 +278,27 @@ def attempts_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
     return stacked_chart("Attempts of handlers", tones, name, periods, [one.counted for one in periods])
 
 
-_LEVELS = {"waiting": "quiet", "limited": "quiet", "running": "accent", "paused": "warn", "retrying": "warn"}
+_LEVELS = {"waiting": "quiet", "limited": "good", "running": "accent", "retrying": "warn", "paused": "strong"}
+_SHORTEST_LEVEL = 10
+"""What a whole bar is at least: one run is no full bar."""
 
 
-def backlog_levels(backlogs: Iterable[HandlerBacklog]) -> dict[str, Sparkline]:
-    """Return a bar of what is not finished for each handler, as long as it is of the largest backlog."""
+class BacklogLevels(NamedTuple):
+    """The bars of what is not finished, by handler; a whole one is `whole` runs. `series` is their legend."""
+
+    bars: Mapping[str, Sparkline]
+    whole: int
+    series: Sequence[Series]
+
+
+def backlog_levels(backlogs: Iterable[HandlerBacklog]) -> BacklogLevels:
+    """Return a bar of what is not finished for each handler, all to one scale that ends at a round number."""
     every = list(backlogs)
-    highest = max((one.unfinished for one in every), default=0)
-    return {
-        one.name: level([(Series(state, how), one.states[state]) for state, how in _LEVELS.items()], highest)
-        for one in every
-    }
+    whole = max(_SHORTEST_LEVEL, int(end_of_axis(max((one.unfinished for one in every), default=0))))
+    series = [Series(*one) for one in _LEVELS.items()]
+    bars = {one.name: level([(each, one.states[each.name]) for each in series], whole) for one in every}
+    met = [each for each in series if any(one.states[each.name] for one in every)]
+    return BacklogLevels(bars, whole, met)
 
 
 def stacked_chart(
@@ -294,9 +308,10 @@ def stacked_chart(
     periods: Sequence[PeriodFigures],
     numbers: Sequence[Counter[str]],
 ) -> Bars:
-    """Return a chart with a bar for each period of a range, and a part of it for each name with a tone."""
+    """Return a chart of numbers in each period of a range, and a part of a bar for each name with a tone."""
     rows = [
         (f"{period.at:{RANGES[name].label}}", [each[part] for part in tones])
         for period, each in zip(periods, numbers, strict=True)
     ]
-    return bar_chart(title, [*map(Series._make, tones.items())], rows)
+    unit = f"{RANGES[name].each} (UTC)"
+    return bar_chart(title, [*map(Series._make, tones.items())], rows, unit=unit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, update_wrapper
 from typing import Any
 
@@ -31,8 +31,20 @@ True, or the visitor's name, which is then in the record of what was done; anyth
 a response instead, such as a redirect to a login, or raise an HTTPException.
 """
 
+Address = str | Callable[[], str]
+"""A path or URL, or a function that returns it in each request: `lambda: url_for("auth.logout")`."""
+
 _NAME = "billhook_dashboard"
-_LINKS = ("overview", "deliveries", "failures", "handlers", "workers", "actions", "health")
+_LINKS: Mapping[str, tuple[str, ...]] = {
+    "overview": (),
+    "deliveries": ("delivery", "preview_replay", "replay_selected", "replay"),
+    "failures": ("issue",),
+    "handlers": ("handler",),
+    "workers": (),
+    "actions": (),
+    "health": (),
+}
+"""The pages in the navigation, each with those that are reached from there."""
 _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/", "overview", overview.show_overview, "GET"),
     ("/deliveries", "deliveries", deliveries.show_list, "GET"),
@@ -71,12 +83,22 @@ class Dashboard:
     >>> dashboard.init_app(app)  # doctest: +SKIP
 
     `may_look` says who sees the pages, bodies of deliveries included, and `may_act` who of them may also
-    replay, discard and pause: see Permission. Without `may_act` the pages are read-only.
+    replay, discard and pause: see Permission. Without `may_act` the pages are read-only. Each page has a link
+    to `app_url`, by default to `/` if the app has such a page, and one to `log_out_url` if that is given.
     """
 
-    def __init__(self, may_look: Permission | None = None, may_act: Permission | None = None) -> None:
+    def __init__(
+        self,
+        may_look: Permission | None = None,
+        may_act: Permission | None = None,
+        *,
+        app_url: Address | None = None,
+        log_out_url: Address | None = None,
+    ) -> None:
         self._may_look = may_look
         self._may_act = may_act
+        self._app_url = _address(app_url) if app_url is not None else _root_of_app
+        self._log_out_url = _address(log_out_url)
 
     def init_app(self, app: Flask, url_prefix: str = "/billhook") -> None:
         """Add the pages to an app below `url_prefix`. Raises ConfigError without `may_look`.
@@ -95,11 +117,12 @@ class Dashboard:
             _NAME,
             "billhook.dashboard",
             title="billhook",
-            links=[PageLink(name, name.title()) for name in _LINKS],
+            links=[PageLink(name, name.title(), also) for name, also in _LINKS.items()],
             identify=partial(_identify, _checked(self._may_look), _checked(self._may_act)),
             key=lambda: current_app.secret_key or own_key,
             live=True,
-            filters={"first_line": first_line},
+            ways_out={"To the app": self._app_url, "Log out": self._log_out_url},
+            filters={"first_line": first_line, "last_error": last_error},
             functions={each.__name__: each for each in _FUNCTIONS},
         )
         context = DashboardContext(pages)
@@ -126,6 +149,19 @@ class Dashboard:
             exempt(app, pages.blueprint, CSRF)
 
         app.register_blueprint(pages.blueprint, url_prefix="/" + url_prefix.strip("/"))
+
+
+def _address(given: Address | None) -> Callable[[], str | None]:
+    """Return a function for an address."""
+    return given if callable(given) else lambda: given
+
+
+def _root_of_app() -> str | None:
+    """Return the address of the app's first page; None if it has none that can be asked for."""
+    adapter = current_app.create_url_adapter(request)
+    if adapter is None or not adapter.test("/", "GET"):
+        return None
+    return f"{request.script_root}/"
 
 
 def _checked(permission: Permission | None) -> Callable[[], Any]:

@@ -48,6 +48,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
             context.inbox, {one.issue for run in found.runs for one in run.failures if one.issue}
         ),
         failed=any(run.standing in ("dead", "retrying") for run in found.runs),
+        has_dead=any(run.state == "dead" for run in found.runs),
         postponable=any(run.state in ("due", "waiting") for run in found.runs),
         open=found.summary.state not in ("done", "pruned", "erased"),
         unfinished=found.summary.state in ("received", "planned"),
@@ -65,6 +66,8 @@ def _marks(run: RunDetails) -> list[Mark]:
         Mark(one.failed_at, "warn", f"attempt {one.attempt} failed at {format_time(one.failed_at)}")
         for one in run.failures
     ]
+    if marks and run.state == "dead":
+        marks[-1] = marks[-1]._replace(tone=tone("dead"), text=f"{marks[-1].text}: dead")
     if run.finished_at is not None and run.state in ("succeeded", "discarded"):
         marks.append(Mark(run.finished_at, tone(run.state), f"{run.state} at {format_time(run.finished_at)}"))
     if run.state == "due" and run.due_at is not None:

@@ -265,8 +265,8 @@ def _by_hour(context: DashboardContext, one: Issue) -> Bars:
     """Return the chart of failed attempts in the last 24 hours."""
     numbers = by_hour(context.inbox, [one], context.now)[one.id]
     times = [context.now - timedelta(hours=back) for back in reversed(range(len(numbers)))]
-    rows = [(f"{at:%H}:00", (number,)) for at, number in zip(times, numbers, strict=True)]
-    return bar_chart("Failed attempts by hour", (Series("failed", "warn"),), rows)
+    rows = [(f"{at:%m-%d %H}:00", (number,)) for at, number in zip(times, numbers, strict=True)]
+    return bar_chart("Failed attempts", (Series("failed", "warn"),), rows, unit="an hour (UTC)")
 
 
 class HandlerRow(NamedTuple):
@@ -355,7 +355,8 @@ def _durations_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
         for one in periods
     ]
     series = (Series("p95", "quiet"), Series("p50", "accent"))
-    return bar_chart("Duration", series, rows, overlaid=True, show=format_duration)
+    unit = f"of the attempts of {RANGES[name].each} (UTC)"
+    return bar_chart("Duration", series, rows, overlaid=True, show=format_duration, unit=unit)
 
 
 def pause(context: DashboardContext) -> Response:

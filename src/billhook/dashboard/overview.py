@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from flask import Response, url_for
 
+from billhook.basics.type_names import is_reading
 from billhook.dashboard.context import (
     MINUTE,
     RANGES,
@@ -23,12 +24,16 @@ from billhook.doctor.status_texts import types_of_models
 from billhook.events import EVENT_TYPES
 from billhook.inbox.counting.counts import OTHER_TYPES, ROWS_READ, Counted
 from billhook.inbox.watching.conditions import Facts, number_text
+from billhook.inbox.watching.handler_backlogs import HandlerBacklog
 from billhook.inbox.watching.judgement import Condition, judge
 from billhook.inbox.watching.overview import Overview, PeriodFigures, read_overview
+from billhook.inbox.watching.success import SuccessOverTime, read_success
 from billhook.pages.charts import Bars, Sparkline, sparkline
 
 _CAUSES = 5
 """The most causes of refusals that are shown separately, the most frequent first."""
+_HANDLERS = 12
+"""How many handlers are shown: those that matter most. The others are on their page."""
 
 
 class TypeRow(NamedTuple):
@@ -60,6 +65,7 @@ def show_overview(context: DashboardContext) -> Response:
     now, inbox = context.now, context.inbox
     overview = read_overview(inbox, now)
     behind = [one for one in overview.handler_backlogs if one.unfinished]
+    handlers = _handler_rows(context, overview)
     name, periods = read_range(context)
     accepted = sum(each.counted.get(Counted.ACCEPTED, 0) for each in periods)
     settings = context.state.settings
@@ -82,8 +88,30 @@ def show_overview(context: DashboardContext) -> Response:
         handled=attempts_chart(name, periods),
         types=_type_rows(context, overview, periods, silent),
         alive=sum(one.alive for one in overview.workers),
-        behind=behind,
+        handlers=handlers[:_HANDLERS],
+        handlers_left_out=len(handlers[_HANDLERS:]),
         levels=backlog_levels(behind),
+    )
+
+
+class HandlerRow(NamedTuple):
+    """A handler at a glance: what is not finished of it, and how large a part of its runs succeeded."""
+
+    name: str
+    backlog: HandlerBacklog | None
+    success: SuccessOverTime
+
+
+def _handler_rows(context: DashboardContext, overview: Overview) -> list[HandlerRow]:
+    """Return the handlers: with a backlog first, then what succeeded least in the last day, by name."""
+    success = read_success(context.inbox, context.now)
+    backlogs = {one.name: one for one in overview.handler_backlogs if one.unfinished}
+    loaded = {one.name for one in context.state.handlers.every()}
+    # Runs that read events succeed with nearly all: they are shown where they are behind.
+    names = sorted({name for name in {*loaded, *success} if not is_reading(name)} | {*backlogs})
+    rows = [HandlerRow(name, backlogs.get(name), success.get(name, SuccessOverTime())) for name in names]
+    return sorted(
+        rows, key=lambda row: (row.backlog is None, 1.0 if (rate := row.success.day.rate) is None else rate)
     )
 
 
@@ -109,7 +137,7 @@ def _received_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
         for cause, number in period.refused.items():
             numbers[f"refused: {cause if cause in shown else 'other causes'}"] += number
         rows.append(numbers)
-    return stacked_chart("Received", tones, name, periods, rows)
+    return stacked_chart("Received deliveries", tones, name, periods, rows)
 
 
 def _type_rows(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from ipaddress import IPv6Address
 from typing import NamedTuple
 
-from flask import Flask, request
+from flask import Flask, Response, request
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Unauthorized
 
@@ -43,6 +43,7 @@ MAX_WRONG_TRIES, and at least two clients' tries. Names of no user count among t
 knows no name keeps no operator out.
 """
 _READ_ONLY = "read-only "
+_LOG_OUT = "/billhook/log-out"
 
 
 class DashboardUser(NamedTuple):
@@ -62,7 +63,23 @@ def add_dashboard(app: Flask, path: str) -> None:
         digests = b"".join(user.digest for user in users)
         app.secret_key = hashlib.scrypt(digests, salt=b"billhook dashboard", n=2**14, r=8, p=1)
     sign_in = _SignIn(users)
-    Dashboard(lambda: sign_in.user().name, lambda: sign_in.user().may_act).init_app(app)
+
+    @app.get(_LOG_OUT)
+    def billhook_log_out() -> Response:
+        # A browser that is refused with the password it has does not send that again.
+        return Response(
+            "You are logged out.\n", 401, {"WWW-Authenticate": str(_challenge())}, "text/plain; charset=utf-8"
+        )
+
+    Dashboard(
+        lambda: sign_in.user().name,
+        lambda: sign_in.user().may_act,
+        log_out_url=lambda: request.script_root + _LOG_OUT,
+    ).init_app(app)
+
+
+def _challenge() -> WWWAuthenticate:
+    return WWWAuthenticate("basic", {"realm": "billhook dashboard", "charset": "UTF-8"})
 
 
 def read_password_file(path: str) -> tuple[DashboardUser, ...]:
@@ -129,8 +146,7 @@ class _SignIn:
                 wrong.append((now, client))
             text = "sign-in to the dashboard refused: no such user and password"
             self._log.log("sign-in", logging.WARNING, text, source="dashboard", cause="sign-in")
-        challenge = WWWAuthenticate("basic", {"realm": "billhook dashboard", "charset": "UTF-8"})
-        raise Unauthorized("Sign in to see the dashboard.", www_authenticate=challenge)
+        raise Unauthorized("Sign in to see the dashboard.", www_authenticate=_challenge())
 
     def _find(self, name: str, password: str) -> DashboardUser | None:
         digest, encoded = _digest(password), name.encode()

@@ -57,7 +57,8 @@ class _Words(NamedTuple):
 
 _WORDS = {
     "clock": _Words(
-        "leases and due times go by the server's; the age of a signature goes by this machine's, so that "
+        "due times go by the server's, and so does how long a worker is silent; the age of a signature goes "
+        "by this machine's, so that "
         "with more than BILLHOOK_TOLERANCE_SECONDS every delivery is refused, with 401",
         "set the clock that is wrong by NTP (`timedatectl`)", "server-clock",
     ),

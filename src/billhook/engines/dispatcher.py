@@ -249,7 +249,7 @@ class Dispatcher:
             # The last attempt ended with its worker's death: calling again would end this worker too.
             error = RuntimeError(
                 f"the worker died at the last of {attempts} attempts, "
-                "or was silent for longer than its lease: not called again"
+                "or was silent for longer than BILLHOOK_LEASE_SECONDS: not called again"
             )
             # Of the issue that the lost attempts are.
             died = HandlerFailure.from_exception(error)

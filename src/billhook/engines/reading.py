@@ -140,7 +140,7 @@ class Reading:
                 claim,
                 PayloadError(
                     f"the worker died at the last of {READINGS} readings as {claim.delivery.event_type}, or "
-                    "was silent for longer than its lease: not read again"
+                    "was silent for longer than BILLHOOK_LEASE_SECONDS: not read again"
                 ),
             )
         try:

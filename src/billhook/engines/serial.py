@@ -177,7 +177,7 @@ class SerialWorker(Cycle):
         self._give_up_at = min(self._give_up_at, now + self._settle_seconds)
         if not self._leases.runs or (self._unsettled and now > self._give_up_at):
             raise error
-        text = "could not settle or renew %d runs, retrying: %s"
+        text = "could not store the results of %d runs, or that they still run; retrying: %s"
         count = len(self._leases.runs)
         logger.error(text, count, error, extra=fields(cause=error, count=count))
         self._settle_one_by_one()

@@ -424,5 +424,5 @@ class Worker(Cycle):
             with self._inbox.transaction(self._owner) as transaction:
                 transaction.settle(results, self._dispatcher.clock.now)
         except BillhookError as error:
-            text = "could not settle interrupted runs, their leases expire: %s"
+            text = "could not make interrupted runs due again, other workers take them over: %s"
             logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400

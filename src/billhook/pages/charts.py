@@ -22,6 +22,9 @@ _SHORTEST = 2.0
 _TICK_SECONDS = (1, 10, 60, 600, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
 _EDGE = 2.0
 """Percent that marks keep from the sides of a lane."""
+_ROUND = (1, 1.2, 1.6, 2, 2.4, 4, 6, 8, 10)
+"""Ends of an axis, times a power of ten; half of each but the first is as round."""
+_ROUND_SECONDS = (60, 120, 240, 600, 1_200, 3_600, 2 * 3_600, 4 * 3_600, 12 * 3_600, 86_400, 7 * 86_400)
 
 
 class Rectangle(NamedTuple):
@@ -51,8 +54,24 @@ class Bars:
     height: int
     columns: Sequence[tuple[str, Sequence[Rectangle]]]
     highest: float
+    top: float
+    """The end of its axis: a round number that is not below the highest."""
     overlaid: bool
     show: Callable[[float], str]
+    unit: str = ""
+    """In which time a bar counts: `an hour (UTC)`."""
+
+    @property
+    def scale(self) -> list[str]:
+        """The texts of its axis: the end, the middle where that is as round, and 0."""
+        has_middle = self.top != 1
+        return [self.show(self.top), self.show(self.top / 2) if has_middle else "", "0"]
+
+    @property
+    def ticks(self) -> list[str]:
+        """The labels of the first bar, of the one in the middle, and of the last."""
+        labels = [label for label, _ in self.rows]
+        return [labels[0], labels[len(labels) // 2], labels[-1]] if len(labels) > 2 else labels
 
     @property
     def totals(self) -> list[tuple[Series, float]]:
@@ -80,22 +99,36 @@ def bar_chart(
     *,
     overlaid: bool = False,
     show: Callable[[float], str] = format_number,
+    unit: str = "",
 ) -> Bars:
     """Return a chart with a bar for each row; a row is its label and a number for each series.
 
     The parts of a bar are stacked, or `overlaid`: each from the ground, the later before the earlier. `show`
-    writes a number.
+    writes a number, of a `unit`; seconds are written by `format_duration`.
     """
     highest = max(((max if overlaid else sum)(values) for _, values in rows), default=0)
+    top = end_of_axis(highest, is_time=show is format_duration)
     place = 100 / max(1, len(rows))
     columns = []
     for position, (label, values) in enumerate(rows):
         parts = [(one, number) for one, number in zip(series, values, strict=True) if number]
         x, width = place * (position + _GAP / 2), place * (1 - _GAP)
         stacks = [[part] for part in parts] if overlaid else [parts]
-        drawn = [each for stack in stacks for each in _stack(stack, x, width, height, highest)]
+        drawn = [each for stack in stacks for each in _stack(stack, x, width, height, top)]
         columns.append((f"{label}: {_listed(parts, show) or 'none'}", drawn))
-    return Bars(title, series, rows, height, columns, highest, overlaid, show)
+    return Bars(title, series, rows, height, columns, highest, top, overlaid, show, unit)
+
+
+def end_of_axis(highest: float, *, is_time: bool = False) -> float:
+    """Return the round number at which an axis of this highest number ends; 1 for none."""
+    if highest <= 0:
+        return 1
+    if is_time and highest > _ROUND_SECONDS[0]:
+        return next((one for one in _ROUND_SECONDS if one >= highest), highest)
+    power = 10.0 ** math.floor(math.log10(highest))
+    # Rounded: 3 * 0.1 is a little more than 0.3.
+    ends = (round(each * power, 9) for each in _ROUND)
+    return next(end for end in ends if end >= round(highest, 9))
 
 
 def _listed(parts: Iterable[tuple[Series, float]], show: Callable[[float], str]) -> str:

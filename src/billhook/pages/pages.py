@@ -92,6 +92,7 @@ _FILTERS = {
     "json_html": partial(text.highlight, language="json"),
     "markdown": text.render_markdown,
     "number": text.format_number,
+    "name": text.show_name,
     "shown": text.show_invisible,
     "time": text.time_element,
     "traceback_html": partial(text.highlight, language="traceback"),
@@ -124,10 +125,14 @@ class Visitor(NamedTuple):
 
 
 class PageLink(NamedTuple):
-    """A link in the navigation of each page: the name of its view in the blueprint, and its text."""
+    """A link in the navigation of each page: the name of its view in the blueprint, and its text.
+
+    The pages of `also`, which are reached from there, light it too.
+    """
 
     view: str
     text: str
+    also: tuple[str, ...] = ()
 
 
 class Pages:
@@ -152,11 +157,13 @@ class Pages:
         filters: Mapping[str, Callable[..., Any]] | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         live: bool = False,
+        ways_out: Mapping[str, Callable[[], str | None]] | None = None,
     ) -> None:
-        """`live`: pages refresh themselves while they are looked at."""
+        """`live`: pages refresh themselves while they are looked at. `ways_out`: see the method."""
         self.title = title
         self._live = live
         self.links = tuple(links)
+        self._ways_out = dict(ways_out or {})
         self._identify = identify
         self._key = key
         self._cookie = f"{name}_form"
@@ -222,9 +229,14 @@ class Pages:
         )
         return environment
 
-    def is_current(self, link: PageLink) -> bool:
-        """Return whether a link of the navigation leads to the page that is being made."""
-        return request.endpoint == f"{request.blueprint}.{link.view}"
+    def current(self, link: PageLink) -> str:
+        """Return `page` for the link to the page that is being made, `true` for that to its list, else ""."""
+        view = (request.endpoint or "").removeprefix(f"{request.blueprint}.")
+        return "page" if view == link.view else "true" if view in link.also else ""
+
+    def ways_out(self) -> list[tuple[str, str]]:
+        """Return the links that lead out of these pages, as texts and addresses: to the app, to log out."""
+        return [(text, address) for text, where in self._ways_out.items() if (address := where())]
 
     def _guard(self) -> None:
         g.billhook_visitor = None  # for the error page, if the visitor is refused

@@ -60,6 +60,12 @@ def show_invisible(text: object) -> Markup:
     return Markup("<bdi>{}</bdi>").format(shown)
 
 
+def show_name(text: object) -> Markup:
+    """Return a dotted name as `show_invisible` does; a line may end behind each of its dots."""
+    parts = map(show_invisible, re.split(r"(?<=\.)", str(text)))
+    return Markup('<span class="name">{}</span>').format(Markup("<wbr>").join(parts))
+
+
 def show_code(text: object) -> Markup:
     """Return text from outside as `show_invisible` does; what stands between backticks as code."""
     return Markup("").join(

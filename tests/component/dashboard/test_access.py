@@ -229,3 +229,19 @@ def test_storage_that_fails_is_a_page_that_says_so(site):
 
     assert response.status_code == 503
     assert response.headers["Content-Security-Policy"].startswith("default-src 'none'")
+
+
+def test_pages_lead_back_to_the_app_and_out(app_with):
+    def links(app) -> list[tuple[str, str]]:
+        page = app.test_client().get("/billhook/").text
+        return re.findall(r'class="way" href="([^"]+)">([^<]+)<', page)
+
+    bare, with_root, given = (app_with() for _ in range(3))
+    with_root.add_url_rule("/", "home", lambda: "the shop")
+    Dashboard(may_look=lambda: True).init_app(bare)
+    Dashboard(may_look=lambda: True).init_app(with_root)
+    Dashboard(may_look=lambda: True, app_url="/shop", log_out_url=lambda: "/out").init_app(given)
+
+    assert links(bare) == []
+    assert links(with_root) == [("/", "To the app")]
+    assert links(given) == [("/shop", "To the app"), ("/out", "Log out")]

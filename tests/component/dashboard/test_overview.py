@@ -45,7 +45,8 @@ def row(made, event_type: str) -> str:
     found = re.search(
         rf"<tr[^>]*>(?:(?!</tr>).)*?>{re.escape(event_type)}<.*?</tr>", made.get("").text, re.DOTALL
     )
-    return " ".join(re.sub(r"<[^>]+>", " ", found[0]).split())
+    inline = re.sub(r"</?(?:span|bdi|wbr)[^>]*>", "", found[0])
+    return " ".join(re.sub(r"<[^>]+>", " ", inline).split())
 
 
 def test_an_inbox_without_deliveries_says_so(at_noon):
@@ -147,8 +148,9 @@ def test_the_charts_say_what_happened_in_each_hour_and_day(at_noon):
 
     hours, days = at_noon.get("?range=24h").text, at_noon.get("?range=30d").text
 
-    for page, label in ((hours, "12:00"), (days, "01-15")):
-        assert f"Received: accepted 3, duplicate 1, conflict 0; the highest bar is 4, at {label}" in page
+    for page, label in ((hours, "01-15 12:00"), (days, "2026-01-15")):
+        received = "Received deliveries: accepted 3, duplicate 1, conflict 0; the highest bar is 4"
+        assert f"{received}, at {label}" in page
         assert "Attempts of handlers: succeeded 3, failed 1, dead 0" in page
     # What is empty before the first delivery is drawn too: the bar of a young inbox is as narrow as others.
     assert hours.count('scope="row"') == 2 * 24
@@ -171,8 +173,8 @@ def test_the_last_hour_is_shown_by_the_minute_and_is_the_range_if_it_has_all(at_
 
     page = at_noon.get("").text
     assert 'range=1h" aria-current="true"' in page
-    assert "Received: accepted 2; the highest bar is 1, at 12:00" in page
-    assert "Attempts of handlers: succeeded 3, failed 1, dead 0; the highest bar is 2, at 12:00" in page
+    assert "Received deliveries: accepted 2; the highest bar is 1, at 01-15 12:00" in page
+    assert "Attempts of handlers: succeeded 3, failed 1, dead 0; the highest bar is 2, at 01-15 12:00" in page
     assert page.count('scope="row"') == 2 * 60
     # A refusal is known by the hour alone: the default shows it, and so it does older deliveries.
     deliver(at_noon.app, secret=OTHER_SECRET, at=NOON)
@@ -191,3 +193,30 @@ def test_a_silent_type_is_marked_and_comes_first(at_noon):
 
     assert row(at_noon, "PingTest").endswith("4 d ago silent no handler")
     assert at_noon.get("").text.index(">PingTest<") < at_noon.get("").text.index(">InvoiceApproved<")
+
+
+def test_the_success_of_each_handler_stands_beside_what_waits_for_it(site):
+    made = site(clock=FrozenClock(NOON), BILLHOOK_RETRY_SCHEDULE_SECONDS=[10])
+    made.deliver(at=NOON)
+    made.broken.append(KeyError("no ledger"))
+    made.deliver(at=NOON, message_id="two")
+    retried = " ".join(made.text("").split())
+    made.state.dispatcher.clock.advance(seconds=11)
+    made.state.handle_due()
+    dead = " ".join(made.text("").split())
+
+    # An attempt that is retried is no failure; a run that is dead is one.
+    assert "shop.book 100 % 100 % 100 %" in retried
+    assert "shop.book 50.0 % 50.0 % 50.0 %" in dead
+    assert "shop.mail 100 % 100 % 100 %" in dead
+
+
+def test_a_bar_of_what_waits_has_a_scale_and_a_legend(at_noon):
+    at_noon.broken.append(KeyError("no ledger"))
+    at_noon.deliver(at=NOON)
+
+    page = at_noon.get("").text
+
+    assert "A whole bar is 10 runs." in page
+    assert '<span class="key"><span class="swatch warn"></span>retrying</span>' in page
+    assert re.search(r'class="level".*?<rect class="warn" x="0.0%" y="0.0" width="10.0%"', page, re.DOTALL)

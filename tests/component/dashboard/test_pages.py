@@ -38,7 +38,7 @@ RUNBOOK = '<pre><code class="language-console">flask --app shop billhook failure
 SHOWN = [
     ("deliveries", [
         "InvoiceApproved inv_1 done",
-        r"inv_1 retrying shop.book retrying, (?:next in [\d.]+ s|due now) KeyError: 'no ledger\\nsecond ",
+        r"inv_1 retrying book retrying, (?:next in [\d.]+ s|due now) KeyError: 'no ledger\\nsecond ",
     ], [
         f'class="mark warn" role="img" aria-label="{BOOK}" title="{BOOK}"',
         f'class="mark good" role="img" aria-label="{MAIL}" title="{MAIL}"',
@@ -65,7 +65,7 @@ SHOWN = [
         "Failures KeyError: 'b' open, live .* every error KeyError: … ", r"raise type\(broken\[0\]\)",
         "Runbook: Runs are dead",
     ], [
-        "Failed attempts by hour: failed 2", RUNBOOK,
+        "Failed attempts: failed 2", RUNBOOK,
         "<strong>Never</strong> replay with <code>--all-handlers</code>",
     ]),
     ("handlers", [
@@ -390,7 +390,7 @@ def test_a_handler_has_a_page_of_what_waits_its_durations_issues_and_options(sit
     )
     assert "Attempts of handlers: succeeded 1, failed 1, dead 0" in response.text
     assert re.search(
-        r"Duration: p95 [\d.]+ ms, p50 [\d.]+ ms; the highest bar is [\d.]+ ms, at 12:00", response.text
+        r"Duration: p95 [\d.]+ ms, p50 [\d.]+ ms; the highest bar is [\d.]+ ms, at 01-15 12:00", response.text
     )
     assert re.search(r"KeyError: … .* open, live 1 Failed attempts by hour: (?:0, )+1 just now", text)
     assert text.endswith(
@@ -614,3 +614,51 @@ def test_workers_have_a_page_with_what_each_runs(site):
     assert "<b>runs worker, pid 7 running 5 s 2 1 of 4 shop.book of 1 just now" in text
     assert "<b>lost worker, pid 7 lost 10 min ago" in text.partition("Ended in the last day")[2]
     assert "<b>" not in made.get("workers").text
+
+
+def test_each_page_lights_the_tab_that_leads_to_it(site):
+    made = site()
+    made.broken.append(KeyError("no ledger"))
+    made.deliver()
+    (issue,) = made.issues()
+
+    for path, tab, current in (
+        ("", "Overview", "page"),
+        ("deliveries/1", "Deliveries", "true"),
+        (f"failures/{issue.id}", "Failures", "true"),
+        ("handler?name=shop.book", "Handlers", "true"),
+    ):
+        nav = made.get(path).text.partition('aria-label="Pages"')[2].partition("</nav>")[0]
+        assert re.findall(r'aria-current="(\w+)">(\w+)', nav) == [(current, tab)]
+
+
+def test_the_last_attempt_of_a_dead_run_has_the_colour_of_death(site):
+    made = site(BILLHOOK_RETRY_SCHEDULE_SECONDS=[])
+    made.broken.append(KeyError("no ledger"))
+    made.deliver()
+
+    page = made.get("deliveries/1").text
+
+    assert re.search(r'<circle class="strong"[^>]*><title>attempt 1 failed at [^<]*: dead<', page)
+    assert '<span class="dot strong"></span>dead' in page
+
+
+def test_a_name_is_broken_behind_its_dots_and_a_list_of_one_handler_does_not_repeat_it(site):
+    made = site()
+    made.broken.append(KeyError("no ledger"))
+    made.deliver()
+    made.issues()
+
+    assert "<bdi>shop.</bdi><wbr><bdi>book</bdi>" in made.get("handlers").text
+    assert "handler or type" in made.text("failures")
+    assert "handler or type" not in made.text("handler?name=shop.book")
+
+
+def test_columns_that_have_nothing_are_left_out_of_the_list(site):
+    made = site()
+    made.deliver(b"{}", "PingTest")
+    empty = made.text("deliveries")
+    made.deliver(b"{broken", "PingTest")
+
+    assert ("last error" in empty, " about " in empty) == (False, False)
+    assert "last error" in made.text("deliveries")

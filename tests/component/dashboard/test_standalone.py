@@ -247,3 +247,14 @@ def test_no_path_is_redirected_to_the_host_of_the_request(make, path):
 
     assert response.status_code in (401, 404)
     assert "evil.example" not in f"{response.headers}{response.text}"
+
+
+def test_who_logs_out_is_refused_with_the_password_that_was_right(make):
+    client = make(f"alice:{PASSWORD}\n").test_client()
+    page = client.get("/billhook/", headers=basic("alice", PASSWORD)).text
+
+    out = client.get("/billhook/log-out", headers=basic("alice", PASSWORD))
+
+    assert '<a class="way" href="/billhook/log-out">Log out</a>' in page
+    assert (out.status_code, out.text) == (401, "You are logged out.\n")
+    assert out.headers["WWW-Authenticate"].lower().startswith("basic realm=")

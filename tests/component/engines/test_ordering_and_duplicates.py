@@ -158,7 +158,9 @@ def test_only_the_result_with_the_current_token_is_signalled(shop, observe, cloc
 
     assert settled == {(fresh.run_id, fresh.token)}
     assert [(name, facts["delivery"].attempt) for name, facts in told] == [("handler_dead", 2)]
-    assert f"run {stale.run_id} of handler h lost its lease; not settled" in caplog.text
+    assert (
+        f"run {stale.run_id} of handler h is no longer this worker's: its result is not stored" in caplog.text
+    )
     assert "ZeroDivisionError" in rows(inbox_at(app), "SELECT error FROM failure ORDER BY id")[-1][0]
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from billhook.clock import format_duration
-from billhook.pages.charts import Lane, Mark, Series, bar_chart, lane_chart, level, sparkline
+from billhook.pages.charts import Lane, Mark, Series, bar_chart, end_of_axis, lane_chart, level, sparkline
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
 SERIES = [Series("accepted", "good"), Series("refused", "bad")]
@@ -29,7 +29,7 @@ def test_a_single_one_among_thousands_is_still_seen():
 
     ((_, parts),) = chart.columns
 
-    assert [part.height for part in parts] == [pytest.approx(100, abs=0.1), 2]
+    assert [part.height for part in parts] == [pytest.approx(83.3, abs=0.1), 2]
     assert all(part.y >= 0 for part in parts)
 
 
@@ -108,3 +108,34 @@ def test_a_level_is_as_long_as_its_numbers_are_of_the_highest():
     ]
     assert bar.summary == "waiting 30, running 10"
     assert level([], 0).summary == "none"
+
+
+@pytest.mark.parametrize(
+    ("highest", "is_time", "end"),
+    [
+        *(
+            (0, False, 1),
+            (1, False, 1),
+            (2, False, 2),
+            (3, False, 4),
+            (19, False, 20),
+            (41, False, 60),
+            (100_001, False, 120_000),
+        ),
+        *((999, False, 1000), (0.0009, True, 0.001), (0.3, True, 0.4), (59, True, 60), (61, True, 120)),
+        *((4_000, True, 7_200), (10_000_000, True, 10_000_000)),
+    ],
+)
+def test_an_axis_ends_at_a_round_number(highest, is_time, end):
+    assert end_of_axis(highest, is_time=is_time) == pytest.approx(end)
+
+
+def test_a_chart_has_numbers_on_both_axes():
+    rows = [(f"01-15 {hour:02}:00", (hour,)) for hour in range(20)]
+
+    chart = bar_chart("Received", [Series("accepted", "good")], rows, unit="an hour (UTC)")
+    short = bar_chart("Duration", [Series("p50", "good")], [("now", (1.0,))], show=format_duration)
+
+    assert chart.scale == ["20", "10", "0"]
+    assert chart.ticks == ["01-15 00:00", "01-15 10:00", "01-15 19:00"]
+    assert (short.scale, short.ticks) == (["1 s", "", "0"], ["now"])

@@ -82,5 +82,5 @@ class ServerClock:
             self._told_seconds = None
         elif told is None or abs(ahead - told) > CLOCK_OFF_SECONDS:
             self._told_seconds = ahead
-            text = "%s, %s: leases and due times go by the server's, the age of signatures by this machine's"
+            text = "%s, %s: due times go by the server's, the age of signatures by this machine's"
             logger.warning(text, off, self.server, extra=fields(cause="clock", duration=abs(ahead)))

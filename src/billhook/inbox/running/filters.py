@@ -255,7 +255,7 @@ class DeliveryFilter:
         "With a run of this handler, under former names too.",
         lambda name: exists().where(_OWN, has_name_of(run.c.handler, name)), "Handler", metavar="NAME")
     without_handler: str | tuple[str, ...] | None = _filter(
-        "Planned without a run of this handler, under former names too; may be repeated.",
+        "Read, and given no run of this handler, under former names too; may be repeated.",
         _without_run, "Without handler", "texts", "NAME")
     handled_since: datetime | None = _filter(
         "An attempt of a handler ended since this time, with --handler of that one", None,

@@ -28,7 +28,7 @@ from billhook.inbox.tables.schema import RUNNING_RUN, failure, run
 from billhook.inbox.tables.sql import in_parameter, in_states, in_values
 from billhook.inbox.tables.states import RunState
 
-LOST = "the worker died, or was silent for longer than its lease"
+LOST = "the worker died, or was silent for longer than BILLHOOK_LEASE_SECONDS"
 NOT_CLAIMED: dict[str, Any] = {"queued": 0, "beside_others": 0}
 """What the columns of a claim are without one; a run whose lease has expired keeps them."""
 _EXPIRED_COLUMNS = (

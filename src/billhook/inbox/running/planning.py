@@ -173,7 +173,7 @@ def _options_columns(options: RunOptions, original: int | None, finished_at: dat
     error = None
     if original is not None and options.content_key is not None:
         state = RunState.DISCARDED
-        error = f"twin of delivery {original}: same {', '.join(options.content_key.fields)}"
+        error = f"content duplicate of delivery {original}: same {', '.join(options.content_key.fields)}"
     return {
         "state": state,
         "order_key": options.order_key,

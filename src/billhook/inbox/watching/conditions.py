@@ -397,7 +397,7 @@ CONDITIONS = (
         "the newest list lacks a handler for 5 minutes, or all lack it, and its type has no other",
         "workers", "workers-disagree", IssueKind.LEFT_OUT),
     Condition("missed", _WARNING,
-        "deliveries were planned without a handler, as no process that has it planned for 60 s",
+        "deliveries were read without a handler, as no process that has it read any for 60 s",
         "deliveries replay --handler {subject} --without-handler {subject}", "workers-disagree",
         IssueKind.MISSED),
     Condition("backlog", _WARNING,

@@ -218,8 +218,9 @@ def _of_workers(connection: Connection, now: datetime) -> Iterator[Occurrence]:
 def _of_lists(connection: Connection, now: datetime) -> Iterator[Occurrence]:
     """Yield which handlers lack deliveries that others planned, and which get none."""
     for missed in read_lacking(connection, now - MISSED_FOR):
-        text = "deliveries were planned without it: no process that has it planned for 60 s"
-        title = f"{missed.name}: {text}" if missed.name else text.replace("it", "the newest handlers", 1)
+        which = "it" if missed.name else "the newest handlers"
+        text = f"deliveries were read without {which}: no process that has {which} read any for 60 s"
+        title = f"{missed.name}: {text}" if missed.name else text
         yield _occurrence(IssueKind.MISSED, missed.name, title, missed.at)
     for one in [*read_gone(connection, now), *read_left_out(connection, now)]:
         yield _occurrence(IssueKind.LEFT_OUT, one.name, one.text, one.since)

@@ -14,11 +14,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import accumulate
+from math import ceil
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam
 
-from billhook.inbox.counting.counts import ATTEMPTS, DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
+from billhook.inbox.counting.counts import (
+    ATTEMPTS,
+    DURATION_BOUNDS,
+    NO_DURATION,
+    Counted,
+    Counts,
+    hour_of,
+    read_counts,
+)
 from billhook.inbox.counting.crashes import ThreadCrashes, read_crashes
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.running.limits import find_paused
@@ -31,6 +40,8 @@ from billhook.inbox.watching.handler_backlogs import HandlerBacklog, read_handle
 
 COUNT_LIMIT = 100_000
 """How far deliveries are counted one by one: a number that is as large means "at least"."""
+FEW_CALLS = 1_000
+"""The most calls that are read one by one for their percentiles: steps of duration are too coarse for few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +82,8 @@ class TypeFigures:
 class HandlerFigures:
     """One handler in the time asked for. `failed` are attempts that are tried again.
 
-    `p50_seconds` and `p95_seconds` are estimated from steps of duration; None without a call.
+    `p50_seconds` and `p95_seconds` are those of its calls where all handlers had few, and else estimated from
+    steps of duration; None without a call.
     """
 
     name: str
@@ -160,7 +172,7 @@ def read_overview(inbox: Inbox, now: datetime) -> Overview:
             at=now,
             since=since,
             types=_types(counts, seen),
-            handlers=_handlers(counts),
+            handlers=_handlers(counts, _durations(connection, counts, since)),
             refused=refused,
             refused_seconds=seconds,
             last_at=max(seen.values(), default=None),
@@ -298,7 +310,38 @@ def _types(counts: Counts, seen: Mapping[str, datetime]) -> list[TypeFigures]:
     ]
 
 
-def _handlers(counts: Counts) -> list[HandlerFigures]:
+# The same calls that are counted: see billhook.inbox.counting.counts.
+_CALLS = TextOfTables("""
+    SELECT handler, duration_seconds FROM $run
+    WHERE finished_at >= :since AND duration_seconds IS NOT NULL
+    UNION ALL
+    SELECT run.handler, failure.duration_seconds FROM $failure JOIN $run ON run.id = run_id
+    WHERE failed_at >= :since AND retried = 1 AND failure.duration_seconds IS NOT NULL
+    LIMIT :at_most
+""").bindparams(bindparam("since", type_=UtcDateTime))
+
+
+def _durations(connection: Connection, counts: Counts, since: datetime) -> dict[str, list[float]]:
+    """Return the durations of each handler's calls in seconds, in order; only where all have few."""
+    calls: Counter[str] = Counter()
+    for key, sums in counts.items():
+        if key.handler and key.bucket != NO_DURATION:
+            calls[key.handler] += sums.number
+    if not 0 < calls.total() <= FEW_CALLS:
+        return {}
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for handler, seconds in connection.execute(_CALLS, {"since": since, "at_most": FEW_CALLS + 1}):
+        found[handler].append(seconds)
+    # Of a handler whose calls are not all there any more, or stand under a former name, the steps are better.
+    return {name: sorted(each) for name, each in found.items() if len(each) == calls[name]}
+
+
+def _part_of(durations: Sequence[float], part: float) -> float:
+    """Return the duration that at least this part of the calls did not exceed: the nearest rank."""
+    return durations[ceil(part * len(durations)) - 1]
+
+
+def _handlers(counts: Counts, durations: Mapping[str, Sequence[float]]) -> list[HandlerFigures]:
     numbers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     steps: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for key, sums in counts.items():
@@ -309,7 +352,10 @@ def _handlers(counts: Counts) -> list[HandlerFigures]:
         HandlerFigures(
             name,
             *(of_it[what] for what in ATTEMPTS),
-            *(percentile(steps[name], part) for part in (0.5, 0.95)),
+            *(
+                _part_of(durations[name], part) if name in durations else percentile(steps[name], part)
+                for part in (0.5, 0.95)
+            ),
         )
         for name, of_it in sorted(numbers.items())
     ]

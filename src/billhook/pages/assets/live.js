@@ -53,7 +53,9 @@ Object.assign(button, {type: "button", className: "live", onclick: () => {
   show();
   refresh();
 }});
-main.oninput = (event) => { if (event.target.type !== "checkbox") { edited = true; show(); } };
+main.oninput = (event) => {
+  if (event.target.matches(".all")) main.querySelectorAll(".pick input").forEach((each) => { each.checked = event.target.checked; });
+  if (event.target.type !== "checkbox") { edited = true; show(); } };
 document.onvisibilitychange = refresh;
 document.querySelector(".visitor").before(button);
 show();

@@ -160,7 +160,7 @@ def test_a_result_is_retried_until_the_inbox_is_writable(shop, caplog):
     delivery_id = one.deliver()
     worker = threading.Thread(target=one.executor.execute, args=(delivery_id,))
     worker.start()
-    until(lambda: "could not settle or renew" in caplog.text)
+    until(lambda: "could not store the results" in caplog.text)
     change(inbox_at(one.app), "ALTER TABLE lost RENAME TO run")
     worker.join(20)
 
@@ -197,7 +197,7 @@ def test_the_lease_of_a_slow_handler_is_renewed_also_after_a_storage_failure(sho
     @handlers.on(PingTest, name="h")
     def slow(event):
         change(inbox_at(one.app), "ALTER TABLE run RENAME TO lost")
-        until(lambda: "could not settle or renew" in caplog.text)
+        until(lambda: "could not store the results" in caplog.text)
         change(inbox_at(one.app), "ALTER TABLE lost RENAME TO run")
         end = time.monotonic() + 2.5
         while time.monotonic() < end:

@@ -142,7 +142,7 @@ def test_a_content_duplicate_of_what_the_other_has_had_is_discarded(inbox, where
     moved(inbox, [dead], lambda *_: content)
 
     assert rows(where, "SELECT handler, state, twin_of, last_error FROM run WHERE twin_of IS NOT NULL") == [
-        ("new", "discarded", had, f"twin of delivery {had}: same x")
+        ("new", "discarded", had, f"content duplicate of delivery {had}: same x")
     ]
     assert states(where) == ["done", "done"]
 

@@ -3155,6 +3155,17 @@ FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[])
 --> billhook_issue: billhook_issue_pkey
 
+-- watching/overview.py _durations
+SELECT handler, duration_seconds FROM billhook.run
+    WHERE finished_at >= %(since)s::TIMESTAMP WITH TIME ZONE AND duration_seconds IS NOT NULL
+    UNION ALL
+    SELECT run.handler, failure.duration_seconds FROM billhook.failure JOIN billhook.run ON run.id = run_id
+    WHERE failed_at >= %(since)s::TIMESTAMP WITH TIME ZONE AND retried = 1 AND failure.duration_seconds IS NOT NULL
+    LIMIT %(at_most)s
+--> failure: failure_run_id_idx
+--> run: run_finished_at_idx
+--> run: run_pkey
+
 -- watching/overview.py _state
 SELECT (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received') LIMIT %(at_most)s) AS counted) AS unread, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received', 'planned') AND state IN ('planned') LIMIT %(at_most)s) AS counted) AS in_progress, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('dead') LIMIT %(at_most)s) AS counted) AS dead, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS quarantined, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE conflict_of IS NOT NULL AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS conflicts,  (SELECT received_at FROM billhook.delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1) AS oldest_at, (SELECT received_at FROM billhook.delivery WHERE state IN ('received') ORDER BY id LIMIT 1) AS oldest_unread_at
 --> delivery: delivery_conflict_idx

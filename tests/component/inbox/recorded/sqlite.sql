@@ -3513,6 +3513,17 @@ WHERE billhook_issue.fingerprint = ? AND billhook_issue.state IN (SELECT value F
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
+-- watching/overview.py _durations
+SELECT handler, duration_seconds FROM run
+    WHERE finished_at >= ? AND duration_seconds IS NOT NULL
+    UNION ALL
+    SELECT run.handler, failure.duration_seconds FROM failure JOIN run ON run.id = run_id
+    WHERE failed_at >= ? AND retried = 1 AND failure.duration_seconds IS NOT NULL
+    LIMIT ?
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>?)
+--> SEARCH failure USING INDEX failure_failed_at_idx (failed_at>?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
 -- watching/overview.py _state
 SELECT (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('received') LIMIT ?) AS counted) AS unread, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('received', 'planned') AND state IN ('planned') LIMIT ?) AS counted) AS in_progress, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('dead', 'quarantined') AND state IN ('dead') LIMIT ?) AS counted) AS dead, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('dead', 'quarantined') AND state IN ('quarantined') LIMIT ?) AS counted) AS quarantined, (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE conflict_of IS NOT NULL AND state IN ('quarantined') LIMIT ?) AS counted) AS conflicts,  (SELECT received_at FROM delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1) AS oldest_at, (SELECT received_at FROM delivery WHERE state IN ('received') ORDER BY id LIMIT 1) AS oldest_unread_at
 --> SCAN CONSTANT ROW

@@ -52,7 +52,11 @@ def test_a_content_duplicate_is_stored_marked_and_not_handled(inbox, where):
         (first, "due", None), (second, "discarded", first), (third, "discarded", first)
     ]  # fmt: skip
     assert rows(where, "SELECT last_error, finished_at, attempts FROM run WHERE delivery_id = ?", second) == [
-        (f"twin of delivery {first}: same invoice_id, amount_paid", "2026-01-15 12:01:00.000000", 0)
+        (
+            f"content duplicate of delivery {first}: same invoice_id, amount_paid",
+            "2026-01-15 12:01:00.000000",
+            0,
+        )
     ]
     assert rows(where, "SELECT state FROM delivery ORDER BY id") == [("planned",), ("done",), ("done",)]
     assert rows(where, "SELECT count(*) FROM failure") == [(0,)]
@@ -175,7 +179,7 @@ def test_duplicates_are_selected_counted_and_shown(inbox):
     assert not twins.is_everything
     (shown,) = details(inbox, [second])
     assert (shown.summary.twin_of, shown.runs[0].twin_of) == (first, first)
-    assert "twin of delivery" in shown.runs[0].last_error
+    assert "content duplicate of delivery" in shown.runs[0].last_error
     (shown,) = details(inbox, [first])
     assert (shown.summary.twin_of, shown.runs[0].twin_of, shown.runs[0].order_key) == (None, None, None)
 

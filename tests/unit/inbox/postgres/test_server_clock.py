@@ -111,7 +111,7 @@ def test_a_clock_that_is_off_is_logged_once_and_again_when_that_changes(machine,
     for record, told in zip(caplog.records, expected, strict=True):
         assert record.message == (
             f"this machine's clock is {told} the database server's, postgresql://db/billing: "
-            "leases and due times go by the server's, the age of signatures by this machine's"
+            "due times go by the server's, the age of signatures by this machine's"
         )
         assert (record.cause, record.duration) == ("clock", pytest.approx(3_600 if "1 h" in told else 90))
 
