@@ -226,7 +226,7 @@ def _as_comparable(row: StoredRun, offset: int) -> Compared:
 def figures(rules: Rules, inbox: Inbox, now: datetime, number: int) -> list[str]:
     """Return a line for each figure, condition and filter that is not what the rules say.
 
-    Of the filters those of the states that a planned delivery is in, and one of the others in turn, by
+    Of the filters those of the states that a planned delivery may be in, and one of the others in turn, by
     `number`.
     """
     found: Counter[tuple[str, str]] = Counter()
@@ -283,10 +283,9 @@ def _filtered(rules: Rules, inbox: Inbox, number: int) -> list[str]:
     }
     filters |= {name: each for name, each in of_state.items() if name[6:] not in OPEN_STATES}
     in_turn = [*filters][number % len(filters)]
-    chosen = {
-        in_turn: filters[in_turn],
-        **{f"state={each}": of_state[f"state={each}"] for each in OPEN_STATES},
-    }
+    chosen = {in_turn: filters[in_turn]}
+    if any(each.state == "planned" for each in deliveries):
+        chosen |= {name: of_state[name] for name in map("state={}".format, OPEN_STATES)}
     lines = []
     for which, (selection, expected) in chosen.items():
         found = sorted(chain.from_iterable(id_batches(inbox, selection)))

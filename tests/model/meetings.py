@@ -14,6 +14,7 @@ class Meetings(Operators):
     """Steps of a driver, each made of its plain ones."""
 
     lease_seconds: float
+    after: Any
     poll: Callable[[int], None]
     tick: Callable[[float], None]
     _end: Callable[..., None]
@@ -43,6 +44,28 @@ class Meetings(Operators):
         found = [each.id for each in self.rules.deliveries.values() if each.state == "quarantined"]
         if found:
             self.replay_these([found[-1 - number % min(3, len(found))]])
+
+    def exhaust(self, number: int, how: int) -> None:
+        """Let a run fail until it is dead; then an operator discards, replays or erases it."""
+        one, attempts = self._executing(number)
+        if one is None:
+            return
+        run = one.claims[attempts[number % len(attempts)].lease].run
+        for _ in range(ROUNDS):
+            for each in [*one.worker.pool.executing]:
+                self._end(one, each, "fail" if one.claims[each.lease].run is run else "ok", None)
+            self.poll(self.running.index(one))
+            if not run.unfinished:
+                break
+            self.tick(61.0)
+        ids = [run.delivery.id]
+        if how % 3 == 0:
+            self.discard_these(ids)
+        if how % 3 == 1:
+            self.replay_these(ids, all_handlers=how % 2 == 0)
+        if how % 3 == 2:
+            self.erase_these(ids, discard=False)
+        self.after = None  # the last poll has read it before that
 
     def overtake(self, number: int, outcome: str, after: float | None) -> None:
         """Let another worker take over a run whose handler hangs; then the handler ends after all."""

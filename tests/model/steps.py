@@ -23,7 +23,7 @@ OUTCOMES = (
 ENDINGS = (("fail", None), ("ok", None), ("retry", 2.0), ("put_off", 2.0))
 _NUMBERS = {
     **dict.fromkeys(("put", "put_batch", "replay", "take_over", "postpone", "resend"), 3),
-    **dict.fromkeys(("roll", "give_first_runs", "replay_as", "discard", "erase"), 2),
+    **dict.fromkeys(("roll", "exhaust", "give_first_runs", "replay_as", "discard", "erase"), 2),
     "count": 0,
 }
 """How many numbers a step has, where it is not one."""
@@ -44,6 +44,7 @@ WEIGHTS: dict[str, int] = {
     "end": 30,
     "end_late": 4,
     "overtake": 2,
+    "exhaust": 2,
     "meddle": 2,
     "replay": 5,
     "replay_quarantined": 1,
