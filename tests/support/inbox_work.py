@@ -41,6 +41,7 @@ from billhook.inbox.watching import (
     notifications,
     overview,
     snoozes,
+    stalled,
 )
 from billhook.inbox.watching.success import read_success
 from support.inbox_view import NOON, incoming
@@ -272,6 +273,11 @@ def look(inbox: Inbox) -> None:
         unconsumed.read_unconsumed(connection, at(219))
         disagreements.read_left_out(connection, at(219))
         disagreements.read_lacking(connection, at(0))
+        disagreements.read_gone(connection, at(219))
+        disagreements._unhandled(connection, "plain")
+        stalled.read_hanging(connection, at(219))
+        stalled._longest_seconds(connection, {})
+        stalled.read_held(connection, at(219))
     found = issues.list_issues(inbox, list(issues.IssueState), ids=None)
     issues.list_issues(inbox, subject="plain")
     issue_hours.by_hour(inbox, found, at(300))

@@ -2686,6 +2686,24 @@ WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.s
 --> billhook_release: billhook_release_pkey
 --> billhook_worker: billhook_worker_seen_at_idx
 
+-- watching/disagreements.py _unhandled
+SELECT anon_1.received_at, anon_1.state, EXISTS (SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.delivery_id = anon_1.id) AS anon_2
+FROM (SELECT billhook.delivery.id AS id, billhook.delivery.source AS source, billhook.delivery.key AS key, billhook.delivery.variant AS variant, billhook.delivery.event_type AS event_type, billhook.delivery.type_field AS type_field, billhook.delivery.sent_as AS sent_as, billhook.delivery.also_sent_as AS also_sent_as, billhook.delivery.conflict_of AS conflict_of, billhook.delivery.edited_from AS edited_from, billhook.delivery.headers AS headers, billhook.delivery.state AS state, billhook.delivery.error AS error, billhook.delivery.signed_at AS signed_at, billhook.delivery.received_at AS received_at, billhook.delivery.digest AS digest, billhook.delivery.identifier_1 AS identifier_1, billhook.delivery.identifier_2 AS identifier_2, billhook.delivery.identifier_3 AS identifier_3, billhook.delivery.body AS body
+FROM billhook.delivery
+WHERE billhook.delivery.event_type = %(event_type_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_1 ORDER BY anon_1.id DESC
+--> delivery: delivery_event_type_id_idx
+--> run: run_delivery_id_handler_key
+
+-- watching/disagreements.py read_gone
+SELECT billhook.billhook_handler_list.content
+FROM billhook.billhook_handler_list
+WHERE billhook.billhook_handler_list.planned_at > %(planned_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.billhook_handler_list.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> billhook_handler_list: billhook_handler_list_pkey
+
 -- watching/disagreements.py read_lacking
 SELECT billhook.billhook_handler_list.missed, billhook.billhook_handler_list.missed_names, billhook.billhook_handler_list.missed_at
 FROM billhook.billhook_handler_list
@@ -3189,3 +3207,24 @@ SELECT billhook.billhook_issue.fingerprint
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.state = %(state_1)s::VARCHAR
 --> billhook_issue: all rows
+
+-- watching/stalled.py _longest_seconds
+SELECT anon_1.handler, max(anon_1.duration_seconds) AS max_1
+FROM (SELECT billhook.run.handler AS handler, billhook.run.duration_seconds AS duration_seconds
+FROM billhook.run
+WHERE billhook.run.finished_at IS NOT NULL ORDER BY billhook.run.finished_at DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_1
+WHERE anon_1.duration_seconds IS NOT NULL GROUP BY anon_1.handler
+--> run: run_finished_at_idx
+
+-- watching/stalled.py read_hanging
+SELECT billhook.run.handler, billhook.run.started_at
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.queued = %(queued_1)s::INTEGER AND billhook.run.started_at < %(started_at_1)s::TIMESTAMP WITH TIME ZONE
+--> run: run_claim_idx
+
+-- watching/stalled.py read_held
+SELECT billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.owner, billhook.billhook_worker.held_at
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.engine != %(engine_1)s::VARCHAR AND billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.died_at IS NULL AND billhook.billhook_worker.seen_at > %(seen_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.billhook_worker.held_at, billhook.billhook_worker.owner
+--> billhook_worker: billhook_worker_seen_at_idx

@@ -2967,6 +2967,25 @@ WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.seen_at > ? AND bil
 --> SEARCH billhook_handler_list USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN
 
+-- watching/disagreements.py _unhandled
+SELECT anon_1.received_at, anon_1.state, EXISTS (SELECT run.id
+FROM run
+WHERE run.delivery_id = anon_1.id) AS anon_2
+FROM (SELECT delivery.id AS id, delivery.source AS source, delivery."key" AS "key", delivery.variant AS variant, delivery.event_type AS event_type, delivery.type_field AS type_field, delivery.sent_as AS sent_as, delivery.also_sent_as AS also_sent_as, delivery.conflict_of AS conflict_of, delivery.edited_from AS edited_from, delivery.headers AS headers, delivery.state AS state, delivery.error AS error, delivery.signed_at AS signed_at, delivery.received_at AS received_at, delivery.digest AS digest, delivery.identifier_1 AS identifier_1, delivery.identifier_2 AS identifier_2, delivery.identifier_3 AS identifier_3, delivery.body AS body
+FROM delivery
+WHERE delivery.event_type = ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?) AS anon_1 ORDER BY anon_1.id DESC
+--> SEARCH delivery USING INDEX delivery_event_type_id_idx (event_type=?)
+--> SCAN anon_1
+--> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id=?)
+
+-- watching/disagreements.py read_gone
+SELECT billhook_handler_list.content
+FROM billhook_handler_list
+WHERE billhook_handler_list.planned_at > ? ORDER BY billhook_handler_list.id DESC
+ LIMIT ? OFFSET ?
+--> SCAN billhook_handler_list
+
 -- watching/disagreements.py read_lacking
 SELECT billhook_handler_list.missed, billhook_handler_list.missed_names, billhook_handler_list.missed_at
 FROM billhook_handler_list
@@ -3566,3 +3585,25 @@ SELECT billhook_issue.fingerprint
 FROM billhook_issue
 WHERE billhook_issue.state = ?
 --> SCAN billhook_issue
+
+-- watching/stalled.py _longest_seconds
+SELECT anon_1.handler, max(anon_1.duration_seconds) AS max_1
+FROM (SELECT run.handler AS handler, run.duration_seconds AS duration_seconds
+FROM run
+WHERE run.finished_at IS NOT NULL ORDER BY run.finished_at DESC
+ LIMIT ? OFFSET ?) AS anon_1
+WHERE anon_1.duration_seconds IS NOT NULL GROUP BY anon_1.handler
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>?)
+--> SCAN anon_1
+
+-- watching/stalled.py read_hanging
+SELECT run.handler, run.started_at
+FROM run
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.queued = ? AND run.started_at < ?
+--> SEARCH run USING INDEX run_claim_idx (state=?)
+
+-- watching/stalled.py read_held
+SELECT billhook_worker.host, billhook_worker.pid, billhook_worker.owner, billhook_worker.held_at
+FROM billhook_worker
+WHERE billhook_worker.engine != ? AND billhook_worker.stopped_at IS NULL AND billhook_worker.died_at IS NULL AND billhook_worker.seen_at > ? ORDER BY billhook_worker.held_at, billhook_worker.owner
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
