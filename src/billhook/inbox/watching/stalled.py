@@ -17,7 +17,7 @@ from billhook.inbox.tables.schema import FINISHED_RUN, RUNNING_RUN, run, worker
 from billhook.inbox.watching.backlog_pace import OLD
 
 _TIMES_LONGER = 3
-"""A call hangs that takes so many times what the longest of its handler's took lately."""
+"""A call hangs once it takes this multiple of the longest that its handler took lately."""
 
 
 class HangingCalls(NamedTuple):
