@@ -274,6 +274,11 @@ def look(inbox: Inbox) -> None:
         disagreements.read_left_out(connection, at(219))
         disagreements._unhandled(connection, "InvoiceApproved")  # of a handler that no list has any more
         disagreements.read_lacking(connection, at(0))
+        disagreements.read_gone(connection, at(219))
+        disagreements._unhandled(connection, "plain")
+        stalled.read_hanging(connection, at(219))
+        stalled._longest_seconds(connection, {})
+        stalled.read_held(connection, at(219))
     found = issues.list_issues(inbox, list(issues.IssueState), ids=None)
     issues.list_issues(inbox, subject="plain")
     issue_hours.by_hour(inbox, found, at(300))

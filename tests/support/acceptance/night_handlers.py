@@ -6,11 +6,12 @@ import os
 import sys
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 
 from pydantic import field_validator
 
-from billhook import Delivery, Handlers
-from billhook.events import ContractCreated, Event, InvoiceApproved, PingTest
+from billhook import Delivery, Handlers, Retry
+from billhook.events import ContractCreated, Event, InvoiceApproved, PaymentFailed, PingTest
 
 handlers = Handlers()
 
@@ -21,12 +22,18 @@ if "FAKETIME_TIMESTAMP_FILE" in os.environ:
 
 @handlers.on(InvoiceApproved, PingTest, name="book")
 def book(event: InvoiceApproved | PingTest, delivery: Delivery) -> None:
-    """Kill the worker, take long, or raise."""
+    """Kill the worker, take long or for ever, put itself off, or raise."""
     word = delivery.key.partition("-")[0]
     if word == "kills":
         os._exit(9)
     if word == "slow":
         time.sleep(1.5)
+    if word == "hangs":
+        threading.Event().wait()
+    if word == "later":
+        raise Retry(at=datetime.now(UTC) + timedelta(days=7))
+    if word == "down":
+        raise ConnectionError("ledger.internal: no route to host")
     if word == "bug" or os.environ.get("BILLHOOK_RELEASE") == "wrong":
         raise KeyError("plan")
 
@@ -34,6 +41,15 @@ def book(event: InvoiceApproved | PingTest, delivery: Delivery) -> None:
 @handlers.on(ContractCreated, name="limited", rate="1/min")
 def limited(event: ContractCreated) -> None:
     """Do nothing, seldom."""
+
+
+if "NIGHT_LACKS_DUN" not in os.environ:
+
+    @handlers.on(PaymentFailed, name="dun")
+    def dun(event: PaymentFailed) -> None:
+        """Raise for one currency."""
+        if event.currency == "USD":
+            raise KeyError(event.currency)
 
 
 class NightOrder(Event):

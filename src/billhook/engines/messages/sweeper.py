@@ -74,7 +74,15 @@ class Sweeper:
         keys = {(each.delivery_id, each.since) for each in found}
         # What is not pending any more is forgotten, and so is what is pending for another reason.
         self._published = {key: turn for key, turn in self._published.items() if key in keys}
-        is_empty, count = cache(lambda: not queue_length()), 0
+        length, count = cache(queue_length), 0
+
+        def is_empty() -> bool:
+            return not length()
+
+        def is_long() -> bool:
+            """Return whether more messages wait than there are deliveries that may need one."""
+            return length() > len(found)
+
         # A run with a limit waits for its turn.
         old = (each for each in found if (now - each.since).total_seconds() >= REPUBLISH_SECONDS)
         self.is_unclaimed = any(not each.limited for each in old)
@@ -83,6 +91,8 @@ class Sweeper:
             # The message of a run with a limit is used up if the limit was reached.
             first_pause = SWEEP_SECONDS if each.limited else REPUBLISH_SECONDS
             publish_at, pause = self._published.get(key, (0.0, first_pause))
+            if each.limited and pause > first_pause and not is_long():
+                publish_at, pause = 0.0, first_pause  # the queue was long, and is not any more
             # A worker with other handlers may have had the message, and left the delivery to those that may.
             if publish_at > monotonic and not (lists.others_differ and is_empty()):
                 continue
@@ -96,7 +106,8 @@ class Sweeper:
             publish(each.delivery_id)
             count += 1
             # Doubled: in a long queue the first message still waits, and each further one only lengthens it.
-            longest = SWEEP_SECONDS if each.limited else MAX_REPUBLISH_SECONDS
+            # So does that of a run with a limit: each process that sweeps would send one every two seconds.
+            longest = SWEEP_SECONDS if each.limited and not is_long() else MAX_REPUBLISH_SECONDS
             self._published[key] = monotonic + pause, min(pause * 2, longest)
         if count and len(found) == LIMIT:
             return BUSY_SECONDS

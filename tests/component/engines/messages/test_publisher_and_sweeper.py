@@ -25,6 +25,7 @@ from billhook.engines.messages.broker import TASK
 from billhook.engines.messages.publisher import Publisher
 from billhook.engines.messages.sweeper import Sweeper
 from billhook.errors import InboxUnavailable, OutOfResources
+from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import RunPlan
 from support.engines import celery_app
@@ -102,6 +103,34 @@ def test_when_a_delivery_that_no_worker_takes_is_published(watch, queued, pauses
             told.append(second)
 
     assert told == published_at
+
+
+@pytest.mark.parametrize(
+    ("queued", "pauses", "published_at"),
+    [
+        (0, [1, *[2] * 6], [1, 3, 5, 7, 9, 11, 13]),  # its message was used up, where the limit was reached
+        (1, [1, *[2] * 6], [1, 3, 5, 7, 9, 11, 13]),
+        (2, [1, *[2] * 6], [1, 3, 7]),  # its messages wait, and more of them make the queue longer
+    ],
+)
+def test_a_run_with_a_limit_is_published_less_often_while_the_queue_is_long(
+    stored_only, inbox_url, clock, monkeypatch, queued, pauses, published_at
+):
+    handlers = Handlers()
+    handlers.on(PingTest, name="note", at_most=1)(lambda event: None)
+    watch = Watch(stored_only(handlers, BILLHOOK_INBOX_URL=inbox_url), clock, monkeypatch)
+    watch.plan(watch.put("k"), "note")
+    watch.queued = queued
+    second, told = 0, []
+    for pause in pauses:
+        watch.pass_by(pause)
+        second += pause
+        told += [second] * len(watch.sweep())
+    watch.queued = 0
+    watch.pass_by(0.1)
+
+    assert told == published_at
+    assert len(watch.sweep()) == (queued == 2)  # at once, where the queue was long before
 
 
 def test_after_a_failure_of_the_inbox_all_that_is_pending_is_published_at_once(watch, monkeypatch):
