@@ -113,8 +113,9 @@ class Rules:
             require(not otherwise, "planned though a newer list decides", process.name, delivery.id)
             if delivery.fields is None:
                 delivery.state, delivery.needs_action = "quarantined", True
-                # Of the accepted ones: a conflict was counted when it was stored.
-                self.counted[delivery.counted_as, "quarantined"] += delivery.conflict_of is None
+                # Of the accepted ones: a conflict, or one without a type, was counted when it was stored.
+                was_accepted = delivery.conflict_of is None and delivery.sent_type != ""
+                self.counted[delivery.counted_as, "quarantined"] += was_accepted
                 continue
             handlers = [each for each in process.handlers if each.handles(delivery)]
             delivery.state = "planned" if handlers else "done"
