@@ -131,8 +131,7 @@ def replay(
                 raise CliError(no_match(inbox, of_handler))
         _check_ids(inbox, selection.ids, as_type, type_field)
         found = selection.find(inbox, _question(inbox, selection, handler, to, all_handlers))
-        if not_before is not None:
-            found = found._replace(which=f"{found.which} --not-before {not_before:%Y-%m-%dT%H:%M}")
+        found = found._replace(which=found.which + _for_later(not_before))
         change: Callable[..., ReplayResult]
         if handler is not None and to is not None and first_run is not None:
             of = f" --handler {quote(handler)}" if selection.ids else ""  # else it is among the filters
@@ -269,6 +268,11 @@ def _check_options(
         )
     if as_type is not None:
         event_class(as_type)  # refuses an unknown one
+
+
+def _for_later(not_before: datetime | None) -> str:
+    """Return the option for the record of actions; empty without a time."""
+    return "" if not_before is None else f" --not-before {not_before:%Y-%m-%dT%H:%M}"
 
 
 def _check_time(not_before: datetime, now: datetime, selection: Selection, reading: str | None) -> None:
