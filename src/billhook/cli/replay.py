@@ -123,15 +123,15 @@ def replay(
     selection = replace(selection, filter=replace(filters, handler=wanted, decided=decided))
     with open_inbox() as inbox:
         now = inbox.now()
-        _check_time(not_before, now, selection, as_type or type_field)
+        if not_before is not None:
+            _check_time(not_before, now, selection, as_type or type_field)
         if selection.ids and handler is not None and not is_given:
             of_handler = DeliveryFilter(handler=handler)
             if not count(inbox, of_handler):
                 raise CliError(no_match(inbox, of_handler))
         _check_ids(inbox, selection.ids, as_type, type_field)
         found = selection.find(inbox, _question(inbox, selection, handler, to, all_handlers))
-        if not_before is not None:
-            found = found._replace(which=f"{found.which} --not-before {not_before:%Y-%m-%dT%H:%M}")
+        found = found._replace(which=found.which + _for_later(not_before))
         change: Callable[..., ReplayResult]
         if handler is not None and to is not None and first_run is not None:
             of = f" --handler {quote(handler)}" if selection.ids else ""  # else it is among the filters
@@ -270,12 +270,13 @@ def _check_options(
         event_class(as_type)  # refuses an unknown one
 
 
-def _check_time(
-    not_before: datetime | None, now: datetime, selection: Selection, reading: str | None
-) -> None:
+def _for_later(not_before: datetime | None) -> str:
+    """Return the option for the record of actions; empty without a time."""
+    return "" if not_before is None else f" --not-before {not_before:%Y-%m-%dT%H:%M}"
+
+
+def _check_time(not_before: datetime, now: datetime, selection: Selection, reading: str | None) -> None:
     """Raise UsageError for a time that cannot be kept, or with options that it does not go with."""
-    if not_before is None:
-        return
     if not_before <= now:
         raise click.UsageError("that time has passed: without --not-before they are due at once")
     check_far(not_before, now)

@@ -65,7 +65,7 @@ def show_overview(context: DashboardContext) -> Response:
     now, inbox = context.now, context.inbox
     overview = read_overview(inbox, now)
     behind = [one for one in overview.handler_backlogs if one.unfinished]
-    handlers = _handler_rows(context, overview)
+    handlers = _handler_glances(context, overview)
     name, periods = read_range(context)
     accepted = sum(each.counted.get(Counted.ACCEPTED, 0) for each in periods)
     settings = context.state.settings
@@ -94,7 +94,7 @@ def show_overview(context: DashboardContext) -> Response:
     )
 
 
-class HandlerRow(NamedTuple):
+class HandlerGlance(NamedTuple):
     """A handler at a glance: what is not finished of it, and how large a part of its runs succeeded."""
 
     name: str
@@ -102,14 +102,14 @@ class HandlerRow(NamedTuple):
     success: SuccessOverTime
 
 
-def _handler_rows(context: DashboardContext, overview: Overview) -> list[HandlerRow]:
+def _handler_glances(context: DashboardContext, overview: Overview) -> list[HandlerGlance]:
     """Return the handlers: with a backlog first, then what succeeded least in the last day, by name."""
     success = read_success(context.inbox, context.now)
     backlogs = {one.name: one for one in overview.handler_backlogs if one.unfinished}
     loaded = {one.name for one in context.state.handlers.every()}
     # Runs that read events succeed with nearly all: they are shown where they are behind.
     names = sorted({name for name in {*loaded, *success} if not is_reading(name)} | {*backlogs})
-    rows = [HandlerRow(name, backlogs.get(name), success.get(name, SuccessOverTime())) for name in names]
+    rows = [HandlerGlance(name, backlogs.get(name), success.get(name, SuccessOverTime())) for name in names]
     return sorted(
         rows, key=lambda row: (row.backlog is None, 1.0 if (rate := row.success.day.rate) is None else rate)
     )

@@ -494,7 +494,7 @@ def test_a_replay_may_be_for_later_in_one_step(failing):
     assert early == 0
     assert re.search(r"not before 20[\d-]+ [\d:]+", shown)
     assert (past.status_code, "That time has passed" in past.text) == (400, True)
-    assert re.fullmatch(r"1 --not-before 20[\d-]+T[\d:]+", recorded(failing)[-1][2])
+    assert re.fullmatch(r"--not-before 20[\d-]+T[\d:]+: 1", recorded(failing)[-1][2])
 
 
 # --- discard, erase -------------------------------------------------------------------------------
