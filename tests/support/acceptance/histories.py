@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 
 from billhook.events import EVENT_TYPES, sample
 from support.acceptance.history_handlers import AT_MOST, HANDLERS, ORDERED
@@ -202,6 +204,11 @@ class Actors:
         for sender in self._senders:
             sender.join(120)
 
+    def keep(self) -> None:
+        """Write what was sent and disturbed beside the notes of the handlers, to be judged later."""
+        text = json.dumps(asdict(self.history), default=sorted)
+        (self._stack.folder / "history.json").write_text(text)
+
     def read_attempts(self) -> None:
         """Read what the handlers wrote down."""
         values = {sent.key: sent.value for sent in self.history.sent}
@@ -224,6 +231,7 @@ def record(
     history = History(HANDLERS, frozenset(ORDERED), AT_MOST, LEASE_SECONDS)
     actors = Actors(stack, history, seed, restart_database)
     actors.act(seconds)
+    actors.keep()
     stack.drain(300)
     actors.read_attempts()
     return actors
