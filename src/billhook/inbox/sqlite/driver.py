@@ -26,7 +26,7 @@ from weakref import WeakMethod
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from billhook.basics.concurrency import around_fork
 from billhook.basics.file_modes import open_own
@@ -278,6 +278,22 @@ def raise_unless_busy(error: sqlite3.OperationalError) -> None:
         raise error
 
 
+class _ClosingPool(QueuePool):
+    """A pool that, once disposed of, closes a connection that comes back: SQLAlchemy's keeps it open."""
+
+    _disposed = False
+
+    def dispose(self) -> None:
+        """Close its connections; those in use when they come back."""
+        self._disposed = True
+        super().dispose()
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        super()._do_return_conn(record)
+        if self._disposed:
+            super().dispose()
+
+
 def new_engine(path: Path, busy_seconds: float, *, foreign_keys: bool = True) -> Engine:
     """Create SQLAlchemy's engine, with connections made by `connect`.
 
@@ -285,7 +301,7 @@ def new_engine(path: Path, busy_seconds: float, *, foreign_keys: bool = True) ->
     rows that refer to it.
     """
     creator = partial(connect, path, busy_seconds, foreign_keys=foreign_keys)
-    engine = create_engine("sqlite+pysqlite://", module=sqlite3, creator=creator, poolclass=QueuePool)
+    engine = create_engine("sqlite+pysqlite://", module=sqlite3, creator=creator, poolclass=_ClosingPool)
     with_own(engine.dialect, SQLITE, str(path))
     event.listen(engine, "begin", partial(_begin, busy_seconds))
     return engine
