@@ -163,10 +163,12 @@ def read_gone(connection: Connection, now: datetime) -> list[LeftOut]:
     A handler that was renamed or divided has others of its types: these get the deliveries.
     """
     live = [one.handlers for one in read_live_lists(connection, now)]
+    if not live:
+        return []
     recent = select(handler_list.c.content).where(handler_list.c.planned_at > now - GONE_FOR)
     rows = connection.execute(recent.order_by(handler_list.c.id.desc()).limit(_LISTS_READ))
     types: dict[str, set[str]] = {}
-    for (content,) in rows if live else ():
+    for (content,) in rows:
         former = HandlerList.parse(content)
         for name in former.names.difference(*(one.stored_names for one in live)):
             its = {each for each, named in former.by_type.items() if name in named}

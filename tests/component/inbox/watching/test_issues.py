@@ -575,7 +575,7 @@ def test_a_look_costs_the_same_with_many_failures(inbox):
     with statements(inbox) as asked:
         update_issues(inbox, NOON + MINUTE, with_figures=False)
 
-    assert len(asked) <= 12  # two of them begin and verify
+    assert len(asked) <= 13  # two or three of them begin and verify
 
 
 def test_quarantined_deliveries_are_read_once_for_all_issues_of_a_list(inbox):
