@@ -81,7 +81,7 @@ class Planner(Protocol):
         """Return the delivery of a claimed run."""
 
 
-class _Names(dict[str, str | None]):
+class _ReadingNames(dict[str, str | None]):
     """The names of the runs that read each type, found at first use: none for a type without a model yet."""
 
     def __init__(self, find: Callable[[str], str | None]) -> None:
@@ -102,7 +102,7 @@ class Reading:
     dispatcher: Planner
 
     def __post_init__(self) -> None:
-        self.names: Mapping[str, str | None] = _Names(self._find_name)
+        self.names: Mapping[str, str | None] = _ReadingNames(self._find_name)
         """The name of the run that reads a type; None for one that is planned without."""
 
     @cached_property
