@@ -281,17 +281,14 @@ def raise_unless_busy(error: sqlite3.OperationalError) -> None:
 class _ClosingPool(QueuePool):
     """A pool that, once disposed of, closes a connection that comes back: SQLAlchemy's keeps it open."""
 
-    _disposed = False
-
     def dispose(self) -> None:
         """Close its connections; those in use when they come back."""
-        self._disposed = True
+        self._do_return_conn = self._close_returned  # type: ignore[method-assign]
         super().dispose()
 
-    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+    def _close_returned(self, record: ConnectionPoolEntry) -> None:
         super()._do_return_conn(record)
-        if self._disposed:
-            super().dispose()
+        super().dispose()
 
 
 def new_engine(path: Path, busy_seconds: float, *, foreign_keys: bool = True) -> Engine:

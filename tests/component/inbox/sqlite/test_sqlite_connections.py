@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy.pool import QueuePool
 
 from billhook.inbox.sqlite.driver import _ClosingPool
 from support.inbox_view import open_inbox
@@ -33,7 +34,7 @@ def test_a_connection_in_use_when_all_are_closed_is_closed_after_its_use(databas
 
 def test_the_pool_of_sqlalchemy_leaves_it_open(database, monkeypatch):
     """The control."""
-    monkeypatch.setattr(_ClosingPool, "_disposed", property(lambda _: False, lambda *_: None))
+    monkeypatch.setattr(_ClosingPool, "dispose", QueuePool.dispose)
 
     driver = read_while_closed(database)
 
