@@ -127,6 +127,8 @@ class Condition:
     alert: str = ""
     find: Callable[[Facts], Found] | None = field(default=None, compare=False, repr=False)
     """Finds it; None where it is an issue of its kind that happens."""
+    subject: str = "HANDLER"
+    """What it is about, as the page of conditions writes it in the command."""
 
     @property
     def is_notified(self) -> bool:
@@ -383,7 +385,7 @@ CONDITIONS = (
     Condition("paused", _WARNING, "a handler is paused",
         "handlers resume {subject}", "a-handler-is-paused", None, "BillhookHandlerPaused", find=paused),
     Condition("held", _WARNING, "an operator holds a worker, which starts no run",
-        "workers resume {subject}", "a-handler-is-paused", find=held),
+        "workers resume {subject}", "a-handler-is-paused", find=held, subject="HOST:PID"),
     Condition("hanging", _WARNING,
         "a call has not returned for 10 minutes, and three times as long as the longest of its handler",
         "workers", "deliveries-wait", find=hanging),
