@@ -17,7 +17,11 @@ EXEMPT = {
     "doctor/deliveries.py": ["worker: `billhook serve` starts one"],  # of findings
     "inbox/running/filters.py": ["see `billhook failures list`"],  # the help of an option
     "doctor/runbook.py": ["`billhook runbook "],  # of its text, which the command and the page convert
-    "doctor/inbox.py": ["start one: billhook worker", "`billhook capture --to FOLDER`"],  # of findings
+    "doctor/inbox.py": [  # of findings
+        "start one: billhook worker",
+        "`billhook capture --to FOLDER`",
+        "`billhook workers` says where",
+    ],
 }
 
 
