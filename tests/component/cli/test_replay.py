@@ -56,6 +56,8 @@ def test_a_dead_delivery_runs_its_failed_handler_again_and_no_other(run, shop, w
         "missing": {},
         "unread": {},
         "dry_run": False,
+        "not_before": None,
+        "without_runs": 0,
     }
     query = "SELECT state, attempts, token > ? FROM run WHERE handler = 'send'"
     assert rows(where, query, token) == [("due", 0, 1)]

@@ -98,7 +98,7 @@ def test_the_servers_limit_counts_without_what_is_reserved_and_what_others_use(p
     facts = opened.database.facts()
     opened.close()
     (server,) = [each for each in facts.limits if each.of_what == "server"]
-    tight = replace(facts, limits=[ConnectionLimit("server", "", 20, 9)])
+    tight = replace(facts, limits=[ConnectionLimit("server", "", 20, 9)], autovacuum=True)
     (found,) = tight.problems(2, 1)
 
     assert server.most <= ask("max_connections") - ask("superuser_reserved_connections")

@@ -281,6 +281,9 @@ def raise_unless_busy(error: sqlite3.OperationalError) -> None:
 class _ClosingPool(QueuePool):
     """A pool that, once disposed of, closes a connection that comes back: SQLAlchemy's keeps it open."""
 
+    # SQLAlchemy logs what a pool does under this name; billhook's own loggers are shown from INFO on.
+    __module__ = QueuePool.__module__
+
     def dispose(self) -> None:
         """Close its connections; those in use when they come back."""
         self._do_return_conn = self._close_returned  # type: ignore[method-assign]

@@ -125,8 +125,8 @@ def test_each_handler_has_its_attempts_and_durations(inbox):
 
     assert (h.name, h.succeeded, h.failed, h.dead, h.discarded) == ("h", 1, 1, 0, 0)
     assert (g.name, g.succeeded, g.failed, g.dead, g.discarded) == ("g", 1, 0, 1, 1)
-    assert h.p50_seconds == pytest.approx(0.005)
-    assert h.p95_seconds == pytest.approx(19.0)
+    # Few calls: those of the runs themselves, not what their steps of duration say (0.005 and 19.0).
+    assert (h.p50_seconds, h.p95_seconds) == (pytest.approx(0.004), pytest.approx(15.0))
 
 
 def test_a_percentile_is_estimated_within_its_step_of_duration():
