@@ -74,7 +74,8 @@ def test_the_stub_has_the_names_of_the_module_and_of_every_event_type():
     functions = [node.name for node in stub.body if isinstance(node, ast.FunctionDef)]
 
     own = {getattr(events, name).signal_name for name in events.__all__ if name in events.EVENT_TYPES}
-    assert {*declared, *functions} == {*signals.__all__, *own}, "src/billhook/signals.pyi has a line for each"
+    expected = {*signals.__all__, *own, "EVENT_SIGNALS"}  # the last for billhook's other modules
+    assert {*declared, *functions} == expected, "src/billhook/signals.pyi has a line for each"
 
 
 # --- receivers that would never work ----------------------------------------------------------------
