@@ -21,6 +21,8 @@ from model.releases import Lists
 
 LOST = "the worker died, or was silent for longer than BILLHOOK_LEASE_SECONDS"
 INTERRUPTED = "the worker was stopped, and the handler did not return within the grace"
+FORGOTTEN = timedelta(days=1)
+"""After this a process that was not seen is known no more, nor that an operator holds it."""
 MOST_UNCOUNTED = 8
 MOST_POSTPONEMENTS = 2
 """Fewer than they are, so that histories come to the last one."""
@@ -174,6 +176,9 @@ class Rules:
         The names of the newest list are those of the handlers; orders that become one, or two, go on.
         """
         process.number, process.seen = self.lists.number(process.handlers), now
+        for other in self.processes:  # what is known of one that stood still for a day is gone
+            if other.seen is not None and now - other.seen > FORGOTTEN:
+                other.held = False
         if not self.former.concern(process):
             return
         if all(process.number >= each.number for each in self.processes if each.may_plan(now)):
