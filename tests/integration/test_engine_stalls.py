@@ -224,7 +224,7 @@ def line(postgres_url):
         yield proxy
 
 
-CLAIMING = b'"state": "running"'
+CLAIMING = b'"state":"running"'
 """In the rows of runs that are claimed as they are made."""
 
 
