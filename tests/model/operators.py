@@ -72,6 +72,7 @@ class Operators:
         one = self.running[number % len(self.running)] if self.running else None
         stored = [self.rules.deliveries[each] for each in self._recent()]
         found = [each for each in stored if each.body and each.fields is not None and each.sent_as is None]
+        found = [each for each in found if each.state not in ("pruned", "erased")]
         found = [each for each in found if one and any(handler.handles(each) for handler in one.handlers)]
         if one is None or not found:
             return
