@@ -79,13 +79,10 @@ class Rules:
             status = "untyped" if first is None else "conflict"
             return self._store(new, variant, status, first)
         if like.body is not None and like.body != new.body:
-            like_these = [each for name, each in of_key.items() if name.startswith(variant + "#")]
-            same = [
-                each for each in like_these if each.body == new.body and each.variant.split("#")[0] == variant
-            ]
-            if not same:
-                return self._store(new, f"{variant}#{len(like_these)}", "conflict", first or like)
-            like = same[0]
+            variant += f"#{(new.body or b'').hex()}"  # which one that is erased keeps
+            if variant not in of_key:
+                return self._store(new, variant, "conflict", first or like)
+            like = of_key[variant]
         if like.sent_type == new.type or new.type in like.also:
             return "duplicate"
         if not like.needs_action:
