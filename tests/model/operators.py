@@ -133,6 +133,7 @@ class Operators:
     def hold(self, number: int) -> None:
         """Have a worker start nothing."""
         alive = [each.process for each in self.running if each.process.seen is not None]
+        alive = [each for each in alive if not each.forgotten]
         if alive:
             process = alive[number % len(alive)]
             if hold_worker(self.front, process.name, self.clock.now()) is process.held:

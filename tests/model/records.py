@@ -74,6 +74,8 @@ class Process:
     stopped: bool = False
     held: bool = False
     """Whether an operator has it start nothing."""
+    forgotten: bool = False
+    """Whether it was not seen for so long that the inbox knows it no more, until it says again that it is."""
     holds: dict[tuple[int, str, int], Claim] = field(default_factory=dict)
 
     def has_under_way(self, run: Run) -> bool:

@@ -173,9 +173,10 @@ class Rules:
         The names of the newest list are those of the handlers; orders that become one, or two, go on.
         """
         process.number, process.seen = self.lists.number(process.handlers), now
+        process.forgotten = False
         for other in self.processes:  # what is known of one that stood still for a day is gone
             if other.seen is not None and now - other.seen > FORGOTTEN:
-                other.held = False
+                other.held, other.forgotten = False, True
         if not self.former.concern(process):
             return
         if all(process.number >= each.number for each in self.processes if each.may_plan(now)):
@@ -279,6 +280,7 @@ class Rules:
         claim = Claim(run, *numbers, since, alone=run.alone, postponements=run.postponements)
         if known:
             process.holds[claim.id] = claim
+            self.orphans.discard(claim.id)  # of a run with its tokens that is deleted
         else:
             self.orphans.add(claim.id)
         return claim

@@ -23,7 +23,7 @@ from billhook.errors import BillhookError, InboxUnavailable
 from billhook.inbox import Inbox
 from model.rules import MOST_POSTPONEMENTS
 
-_TIMED = ("cycle", "dispatcher", "lease_table", "maintenance", "reading", "suspects", "worker")
+_TIMED = ("cycle", "dispatcher", "lease_table", "maintenance", "reading", "serial", "suspects", "worker")
 
 
 class Monotonic:
