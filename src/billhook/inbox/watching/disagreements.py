@@ -190,7 +190,8 @@ def read_gone(connection: Connection, now: datetime) -> list[LeftOut]:
 
 def _unhandled(connection: Connection, event_type: str) -> Sequence[datetime]:
     """Return when the deliveries of a type came without a run, since the last that has one; newest first."""
-    newest = select(delivery).where(delivery.c.event_type == event_type)
+    columns = delivery.c.id, delivery.c.received_at, delivery.c.state
+    newest = select(*columns).where(delivery.c.event_type == event_type)
     its = newest.order_by(delivery.c.id.desc()).limit(_DELIVERIES_READ).subquery().c
     has_run = select(run.c.id).where(run.c.delivery_id == its.id).exists()
     rows = connection.execute(select(its.received_at, its.state, has_run).order_by(its.id.desc()))

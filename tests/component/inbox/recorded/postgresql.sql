@@ -2702,7 +2702,7 @@ WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.s
 SELECT anon_1.received_at, anon_1.state, EXISTS (SELECT billhook.run.id
 FROM billhook.run
 WHERE billhook.run.delivery_id = anon_1.id) AS anon_2
-FROM (SELECT billhook.delivery.id AS id, billhook.delivery.source AS source, billhook.delivery.key AS key, billhook.delivery.variant AS variant, billhook.delivery.event_type AS event_type, billhook.delivery.type_field AS type_field, billhook.delivery.sent_as AS sent_as, billhook.delivery.also_sent_as AS also_sent_as, billhook.delivery.conflict_of AS conflict_of, billhook.delivery.edited_from AS edited_from, billhook.delivery.headers AS headers, billhook.delivery.state AS state, billhook.delivery.error AS error, billhook.delivery.signed_at AS signed_at, billhook.delivery.received_at AS received_at, billhook.delivery.digest AS digest, billhook.delivery.identifier_1 AS identifier_1, billhook.delivery.identifier_2 AS identifier_2, billhook.delivery.identifier_3 AS identifier_3, billhook.delivery.body AS body
+FROM (SELECT billhook.delivery.id AS id, billhook.delivery.received_at AS received_at, billhook.delivery.state AS state
 FROM billhook.delivery
 WHERE billhook.delivery.event_type = %(event_type_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
  LIMIT %(param_1)s::INTEGER) AS anon_1 ORDER BY anon_1.id DESC

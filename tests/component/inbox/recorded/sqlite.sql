@@ -2979,7 +2979,7 @@ WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.seen_at > ? AND bil
 SELECT anon_1.received_at, anon_1.state, EXISTS (SELECT run.id
 FROM run
 WHERE run.delivery_id = anon_1.id) AS anon_2
-FROM (SELECT delivery.id AS id, delivery.source AS source, delivery."key" AS "key", delivery.variant AS variant, delivery.event_type AS event_type, delivery.type_field AS type_field, delivery.sent_as AS sent_as, delivery.also_sent_as AS also_sent_as, delivery.conflict_of AS conflict_of, delivery.edited_from AS edited_from, delivery.headers AS headers, delivery.state AS state, delivery.error AS error, delivery.signed_at AS signed_at, delivery.received_at AS received_at, delivery.digest AS digest, delivery.identifier_1 AS identifier_1, delivery.identifier_2 AS identifier_2, delivery.identifier_3 AS identifier_3, delivery.body AS body
+FROM (SELECT delivery.id AS id, delivery.received_at AS received_at, delivery.state AS state
 FROM delivery
 WHERE delivery.event_type = ? ORDER BY delivery.id DESC
  LIMIT ? OFFSET ?) AS anon_1 ORDER BY anon_1.id DESC
