@@ -115,6 +115,14 @@ def _rarest(chance: random.Random, begin: list[Step], one: int, other: int) -> l
     added: list[Step] = [("deploy", 2), *many, *others, ("poll", 0), ("poll", 1), ("roll", 0, 0), ("poll", 1)]
     late: Step = ("end_late", chance.randrange(9), *chance.choice((("fail", None), ("ok", None))))
     taken: list[Step] = [("tick", 31.0), ("poll", other), ("finish", other), ("tick", 6.0), ("poll", other)]
+    dies: list[Step] = [
+        ("poll", 0, None, True),
+        ("restart", 0),
+        ("tick", 31.0),
+        ("poll", 0),
+        ("tick", 4.0),
+        ("poll", 0),
+    ]
     return [
         # The old result of a run that another worker has under way.
         [*quiet, *begin, *taken, late, ("poll", one), ("finish", other)],
@@ -142,24 +150,14 @@ def _rarest(chance: random.Random, begin: list[Step], one: int, other: int) -> l
             *quiet,
             *many[:2],
             ("poll", 0),
-            ("poll", 0, None, True),
-            ("restart", 0),
-            ("tick", 31.0),
-            ("poll", 0),
-            ("tick", 4.0),
-            ("poll", 0),
+            *dies,
             ("tick", 20.0),
             ("poll", 0),
             ("tick", 11.0),
             ("poll", 0),
             *others,
             ("poll", 0),
-            ("poll", 0, None, True),
-            ("restart", 0),
-            ("tick", 31.0),
-            ("poll", 0),
-            ("tick", 4.0),
-            ("poll", 0),
+            *dies,
             ("poll", 0),
         ],
         # One key with several types that have no model.
