@@ -45,7 +45,7 @@ from billhook.fields.model import describe_details
 from billhook.handlers import ConnectedHandlers
 from billhook.handlers.registered import left_alone, missing_from, names_of, types_of
 from billhook.inbox import DeliveryFilter, Inbox
-from billhook.inbox.operating.operations import NO_RUN_YET, ReplayResult
+from billhook.inbox.operating.operations import NO_RUN_YET, ReplayResult, later_option
 from billhook.inbox.operating.operations import replay as replay_these
 from billhook.inbox.operating.takeover import passed_over, take_over
 from billhook.inbox.reading.deliveries import count, details
@@ -131,7 +131,7 @@ def replay(
                 raise CliError(no_match(inbox, of_handler))
         _check_ids(inbox, selection.ids, as_type, type_field)
         found = selection.find(inbox, _question(inbox, selection, handler, to, all_handlers))
-        found = found._replace(which=found.which + _for_later(not_before))
+        found = found._replace(which=found.which + later_option(not_before))
         change: Callable[..., ReplayResult]
         if handler is not None and to is not None and first_run is not None:
             of = f" --handler {quote(handler)}" if selection.ids else ""  # else it is among the filters
@@ -268,11 +268,6 @@ def _check_options(
         )
     if as_type is not None:
         event_class(as_type)  # refuses an unknown one
-
-
-def _for_later(not_before: datetime | None) -> str:
-    """Return the option for the record of actions; empty without a time."""
-    return "" if not_before is None else f" --not-before {not_before:%Y-%m-%dT%H:%M}"
 
 
 def _check_time(not_before: datetime, now: datetime, selection: Selection, reading: str | None) -> None:

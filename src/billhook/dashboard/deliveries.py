@@ -26,7 +26,7 @@ from billhook.dashboard.context import (
 from billhook.events import EVENT_TYPES
 from billhook.handlers.registered import left_alone, missing_from, names_of
 from billhook.inbox import DeliveryFilter, Inbox
-from billhook.inbox.operating.operations import ReplayResult, replay
+from billhook.inbox.operating.operations import ReplayResult, later_option, replay
 from billhook.inbox.reading.deliveries import count, id_batches, in_batches, with_runs
 from billhook.inbox.reading.search_scope import page_with_unread, read_scope, search_bound
 from billhook.inbox.running.filters import FILTERS, SHOWN_STATES, STATES
@@ -242,8 +242,7 @@ def replay_selected(context: DashboardContext) -> Response:
     since = None if ids else form.filter.failed_since
     handler = None if since is None else form.filter.handler
     not_before = read_not_before(context)
-    if not_before is not None:
-        which = f"{which} --not-before {not_before:%Y-%m-%dT%H:%M}".strip()
+    which = f"{which}{later_option(not_before)}".strip()
     done = replay_batches(
         context, batches, which, rate=rate, handler=handler, failed_since=since, not_before=not_before
     )

@@ -39,7 +39,7 @@ from billhook.handlers import Handler, RetrySchedule
 from billhook.handlers.options import HEADINGS, in_words
 from billhook.handlers.registered import missing_names, missing_remedy, names_of, types_by_handler
 from billhook.inbox import PausedHandler
-from billhook.inbox.operating.operations import ReplayResult
+from billhook.inbox.operating.operations import ReplayResult, later_option
 from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import handler_names
 from billhook.inbox.reading.handler_shares import first_release, read_share
@@ -209,7 +209,7 @@ def replay_issue(context: DashboardContext, issue_id: str) -> Response:
     if to:
         done = _take_over(context, one, to, batches, not_before)
     else:
-        which = f"issue {one.id}" + (f" --not-before {not_before:%Y-%m-%dT%H:%M}" if not_before else "")
+        which = f"issue {one.id}{later_option(not_before)}"
         done = replay_batches(context, batches, which, rate=rate, handler=one.handler, not_before=not_before)
     tone, then = ("good", f" {RESOLVES_ITSELF}.") if done.deliveries else ("warn", "")
     if rate is not None and done.runs > 1:

@@ -49,9 +49,7 @@ class TypeRow(NamedTuple):
 
 _OF_WORKERS = ("crash-loop", "hanging", "held", "left-out", "lost-worker", "no-worker")
 _PLACES: dict[str, tuple[str, str, dict[str, Any]]] = {
-    **dict.fromkeys(
-        ("crash-loop", "hanging", "held", "left-out", "lost-worker", "no-worker"), ("workers", ".workers", {})
-    ),
+    **dict.fromkeys(_OF_WORKERS, ("workers", ".workers", {})),
     "not-stored": ("requests", ".overview", {"_anchor": "received"}),
     "paused": ("handlers", ".handlers", {}),
     "quarantined": ("quarantined deliveries", ".deliveries", {"state": "quarantined"}),

@@ -167,6 +167,11 @@ def replay(
     )
 
 
+def later_option(not_before: datetime | None) -> str:
+    """Return the option of a replay for later, as the record of actions has it; empty without a time."""
+    return "" if not_before is None else f" --not-before {not_before:%Y-%m-%dT%H:%M}"
+
+
 def _ids_of(connection: Connection, plans: Sequence[RunPlan]) -> list[int]:
     """Return the ids of the runs that were made by these plans."""
     made = in_values(run.c.delivery_id, [planned.delivery_id for planned in plans])
