@@ -49,7 +49,7 @@ READ_AGAIN_SECONDS = (30.0, 120.0)
 """The waits before the second and the third reading, which is the last."""
 READINGS = len(READ_AGAIN_SECONDS) + 1
 _PASSING = (MemoryError, OSError)
-"""What may have nothing to do with the delivery; a TimeoutError is an OSError."""
+"""Errors that may pass, and may have nothing to do with the delivery. A TimeoutError is an OSError."""
 
 
 def _never() -> bool:
@@ -97,7 +97,7 @@ class _ReadingNames(dict[str, str | None]):
 
 @dataclass(eq=False, repr=False)
 class Reading:
-    """Which types are read by runs, and one reading of a delivery; of one app."""
+    """Decides which event types of an app are read by runs, and makes and executes these readings."""
 
     dispatcher: Planner
 
@@ -188,7 +188,7 @@ class Reading:
         return AttemptResult(result, self.dispatcher.delivery_of(claim), failure)
 
     def _again(self, claim: Claim, error: BaseException, *, alone: bool) -> AttemptResult:
-        """Return the result of a reading that is tried again, `alone` if so; quarantined after the last."""
+        """Return the result of a failed reading: due again, `alone` if so, or quarantined after the last."""
         number = claim.attempt - claim.uncounted
         text = str(error) if isinstance(error, PayloadError) else exception_text(error)
         if number >= READINGS:

@@ -136,7 +136,7 @@ def _report_attempt(sender: object, attempt: AttemptResult) -> None:
 
 
 def _report_reading(attempt: AttemptResult) -> None:
-    """Log why a delivery is read again; of one that is read, its plan is reported."""
+    """Log why a delivery is read again. If it has been read, its plan is reported, not the reading."""
     result, failure, delivery = attempt.run_result, attempt.failure, attempt.delivery
     if failure is None:
         return

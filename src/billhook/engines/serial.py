@@ -28,7 +28,8 @@ MAX_WAIT_SECONDS = 1.0
 class SerialWorker(Cycle):
     """For the inline engine and for Celery's task. Used by one thread at a time.
 
-    After an error it is used again only if it has `held` nothing: else that is due when the lease ends.
+    After an error it may be used again only if it holds nothing (`held`): other runs become due when their
+    leases end.
     """
 
     def __init__(

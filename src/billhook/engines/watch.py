@@ -65,7 +65,7 @@ class Watch:
 
     @classmethod
     def of(cls, inbox: Inbox, settings: Settings, now: Callable[[], datetime]) -> Watch:
-        """Return the watch of a process with these options; wrong addresses are logged, and keep none out."""
+        """Return the watch of a process with these options. Wrong addresses are logged, others are used."""
         path = settings.notify_file
         try:
             addresses, errors = ([], []) if path is None else read_addresses(path)

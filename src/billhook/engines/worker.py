@@ -334,7 +334,7 @@ class Worker(Cycle):
         )
 
     def _change_held(self) -> None:
-        """Begin to be held, and release what was claimed and not started; or end it."""
+        """Stop starting runs, as an operator holds this worker, and release those not started; or go on."""
         self._is_held = not self._is_held
         if self._is_held:
             self._leases.release_later(self._handlers.cancel_queued() + self._own_readers.cancel_queued())

@@ -70,7 +70,7 @@ class Inbox:
         self.known_types = known_types
         self._release = release
         self._release_id: int | None = None
-        """Of the process's release, once a transaction has looked it up."""
+        """The number of the process's release, once a transaction has looked it up."""
         self.limits: Callable[[], Mapping[str, HandlerLimits]] = dict
         """Return the limits of handlers that are loaded, by the names that their runs are stored under."""
         self.held: set[Lease] = set()
@@ -145,7 +145,7 @@ class Inbox:
         return self.database.is_missing
 
     def now(self) -> datetime:
-        """Return the time by which all that it stores goes; on a server it may take a round trip.
+        """Return the time of the inbox's clock, which all times in it are from; may ask the server for it.
 
         Raises InboxUnavailable.
         """
@@ -204,7 +204,7 @@ class Inbox:
             return handler_lists.read_live_lists(connection, now)
 
     def waits_since(self, types: TypeFilter) -> datetime | None:
-        """Return when the oldest unread delivery came that is of none of these types; None without one."""
+        """Return when the oldest unread delivery of none of these types was received; None without one."""
         with self.database.read(checked=False) as connection:
             return handler_lists.waits_since(connection, types)
 
@@ -285,7 +285,7 @@ class Inbox:
                 failpoints.reach(f"after_{step}")
 
     def count_skipped(self, unplanned: Collection[int], unsettled: Collection[Lease]) -> int:
-        """Count what a transaction has not changed although no other had before: the database skipped it.
+        """Count the rows that no transaction has changed although one should have: the database skipped them.
 
         `unplanned` are deliveries that it left out, `unsettled` leases that it found lost.
         """

@@ -103,7 +103,7 @@ class PostgresDialect(InboxDialect):
     hour = "date_trunc('hour', {}, 'UTC')"
     minute = "date_trunc('minute', {}, 'UTC')"
     by_index = ""
-    """It takes the two conditions for a rare coincidence, and would read all rows."""
+    """Empty: by both conditions PostgreSQL would expect few rows, and read the whole table."""
 
     def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
         """Return the type of an array."""

@@ -209,7 +209,7 @@ def summaries(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliverySummary
 
 
 def _summary(row: Sequence[Any]) -> DeliverySummary:
-    """Make it of the columns of _SUMMARY and the identifiers, which others may follow."""
+    """Make a summary of a row: the columns of _SUMMARY, the identifiers, and any others behind them."""
     end = len(_SUMMARY)
     values: list[Any] = [*row[:end], tuple(filter(None, row[end : end + len(IDENTIFIERS)]))]
     return DeliverySummary(*values)

@@ -56,7 +56,7 @@ _SOURCES = TextOfTables(
 ).columns(delivery.c.source)
 """The names of all sources: the index of keys begins with the source."""
 _PARTS = (1_000, 4_000, 16_000, 40_000)
-"""How many matches of a search are read together; among them a page is found of one in a thousand."""
+"""How many matches of a search are read, part by part. They fill a page if one in a thousand is selected."""
 
 
 def _has_status(name: str) -> ColumnElement[bool]:

@@ -33,7 +33,7 @@ LOOP_WITHIN = timedelta(minutes=5)
 REPORTED_FOR = timedelta(minutes=15)
 """How long a worker that died is reported."""
 _MISSED_AFTER = WORKER_SEEN_EVERY + timedelta(seconds=10)
-"""When a worker is missed that may be one of a loop."""
+"""How long a worker that may be one of a loop is not seen before it counts as missed."""
 _LOST_AFTER = timedelta(seconds=110)
 _UNCLEAR_FOR = timedelta(seconds=30)
 _SHORT_LIFE = timedelta(seconds=10)

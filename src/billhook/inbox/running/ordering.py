@@ -47,8 +47,8 @@ class OrderKey(NamedTuple):
 def with_names(keys: Iterable[OrderKey], names: StoredNames) -> list[OrderKey]:
     """Return the keys with the names that runs of their handlers are stored under.
 
-    Those of `stored_names`, in every process: one of older or newer code that went by its own would let a run
-    begin beside another of its order, or leave one that waits behind nothing.
+    Every process uses the names in `stored_names`. A process of older or newer code that used the names of
+    its own handlers would start a run beside another of its order, or leave one waiting for none.
     """
     return [key._replace(names=names.get(key.handler, ())) for key in keys]
 
