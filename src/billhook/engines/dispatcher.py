@@ -279,9 +279,9 @@ class Dispatcher:
         return self._result(claim, delivery, failure, handler, duration_seconds, missing=missing)
 
     def read_again(self, claim: Claim) -> Event | UnknownEvent | HandlerFailure:
-        """Return the event of a run that is not claimed as it is planned, or why there is none.
+        """Read the event of a run again; return it, or the error. Runs claimed as they are planned have it.
 
-        The models may have changed since then; those of the user may raise anything.
+        The models may have changed since it was planned, and those of the user may raise anything.
         """
         try:
             if not is_own(claim.delivery.event_type):

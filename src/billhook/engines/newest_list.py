@@ -42,7 +42,7 @@ from billhook.inbox.running.unread import Unread
 PATIENCE = timedelta(seconds=60)
 """How long the newest list may leave deliveries waiting; then the next one has as long."""
 NOTE_EVERY = timedelta(seconds=20)
-"""Between two notes that a process has planned, and that one without a worker is alive."""
+"""The time between two notes that this process has planned, or without a worker that it is alive."""
 
 
 def read_list(handlers: ConnectedHandlers) -> HandlerList:
@@ -146,7 +146,7 @@ class NewestList:
                 self._inbox.record_stop(owner)
 
     def connected(self, event_type: str) -> list[Handler]:
-        """Return the handlers of an event type; note whether they are others than those that were written."""
+        """Return the handlers of an event type; set `is_stale` if they are not those that were written."""
         handlers = [*self._handlers.by_name(event_type, unique=False).values()]
         if self.own is not None and self._compared.get(event_type) != handlers:
             if self.own.of_type(event_type) == _sources(handlers):

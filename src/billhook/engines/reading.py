@@ -103,7 +103,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         self.names: Mapping[str, str | None] = _ReadingNames(self._find_name)
-        """The name of the run that reads a type; None for one that is planned without."""
+        """The name of the run that reads a type; None for a type that is planned without a reading."""
 
     @cached_property
     def _queues(self) -> Mapping[str, str]:

@@ -68,7 +68,8 @@ def write_plans(
 ) -> dict[int, str | None]:
     """Write the states of deliveries by their plans: unread ones, or if it `was_planned` those being read.
 
-    Returns the keys of those that no other worker has planned; None for each while a handler is paused.
+    Returns the keys of deliveries that no other worker has planned, by their ids; None while any handler is
+    paused.
     """
     rows, reads_types = [], False
     for planned in plans:

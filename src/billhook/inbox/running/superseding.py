@@ -145,7 +145,7 @@ def _supersede(*, several: bool) -> Update:
 
 
 class _WaitingRun(NamedTuple):
-    """A run that waits: its delivery, its newest_key, empty if it does not say, and whether it may go."""
+    """A run that waits: its delivery, its newest_key (empty without one), and whether it may be discarded."""
 
     delivery_id: int
     key: str

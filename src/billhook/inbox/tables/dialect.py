@@ -19,7 +19,7 @@ from sqlalchemy.types import TypeEngine
 from billhook.inbox.tables.records import RunPlan, RunResult
 
 FirstRuns = Callable[[FromClause, ColumnElement[str], Sequence[Any]], Select[Any]]
-"""Select columns of the first runs of a handler: of a table of runs, for a name."""
+"""Given a table of runs and a name, selects columns of the first runs of the handler."""
 
 
 @dataclass(frozen=True, eq=False)
