@@ -1,6 +1,6 @@
 """Log and signal what an engine's transaction did, once it is committed.
 
-Not before: observers must not be notified of what might still be rolled back.
+It waits for the commit because observers must not be notified of what might still be rolled back.
 """
 
 from __future__ import annotations

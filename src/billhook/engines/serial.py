@@ -172,7 +172,7 @@ class SerialWorker(Cycle):
             raise self._error
 
     def _recover(self, error: BillhookError) -> None:
-        """After a transaction that failed: keep what must not be lost. Raises the error if nothing must."""
+        """Keep what must not be lost after a failed transaction; raise the error if there is nothing."""
         self._failed()
         self._error, now = error, time.monotonic()
         self._give_up_at = min(self._give_up_at, now + self._settle_seconds)

@@ -108,7 +108,7 @@ class Inbox:
         self.put = self._committer.put
         """Return a Receipt once a delivery is on stable storage; see Committer.put."""
         self.put_async = self._committer.put_async
-        """The same for a coroutine."""
+        """Return the Receipt to a coroutine; see Committer.put_async."""
 
     def _reset_in_child(self) -> None:
         self.held.clear()  # those are the parent's
@@ -220,7 +220,7 @@ class Inbox:
     ) -> tuple[Unread, NextTimes]:
         """Return what an engine has to do: unread deliveries of these types, and when runs are due.
 
-        Of one delivery, of any type, if `only` names it. It has no runs while it is unread. `limits` are
+        With `only`, look at that delivery alone, of any type. It has no runs while it is unread. `limits` are
         those of handlers, by the names that their runs are stored under. Processes that were seen since
         `alive_since` are alive. The engine's transaction checks the schema.
         """
@@ -247,7 +247,7 @@ class Inbox:
     ) -> tuple[list[PendingDelivery], NextTimes]:
         """Return deliveries that should be in progress, and when further ones should be.
 
-        Of these types where they are unread, and with runs under names that `which` says.
+        Unread ones are of these types, and the others have runs under names that `which` accepts.
         """
         with self.database.read() as connection:
             times = due.next_times(connection, limits).of(which)

@@ -197,10 +197,10 @@ class Watermark(NamedTuple):
     """
 
     finished_at: datetime
-    """Of runs: one that finishes at this time, or later, is not counted yet."""
+    """Up to where runs are counted: one that finishes at this time, or later, is not."""
     delivery_id: int
     quarantined_id: int
-    """Of quarantined deliveries: no delivery up to this id is unread, so that no more of them can be."""
+    """Up to where quarantined deliveries are counted: none up to this id is unread, so no more can follow."""
     failure_id: int
 
 

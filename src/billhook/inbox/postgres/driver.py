@@ -196,7 +196,7 @@ def check_encoding(connection: Connection, place: str) -> None:
 
 
 def reason(error: BaseException | None) -> str:
-    """Return the error in one line. Not the server's DETAIL, which may show a row, and so a body."""
+    """Return the error in one line, without the server's DETAIL, which may show a row, and so a body."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return " ".join((primary or str(error)).split())
 

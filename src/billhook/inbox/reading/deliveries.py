@@ -35,7 +35,7 @@ BATCH = 200
 POLL_SECONDS = 2.0
 """How long a delivery may lie unseen by a follower if its notification was lost."""
 NO_LISTENER_SECONDS = 0.5
-"""The same for a follower that cannot be notified."""
+"""How long a delivery may lie unseen by a follower that cannot be notified."""
 _MOST_FOUND = 500
 _LATE_SECONDS = 70.0
 """How long after a higher id a lower one may be committed: longer than BILLHOOK_DEADLINE_SECONDS may be."""

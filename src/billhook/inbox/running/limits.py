@@ -133,8 +133,8 @@ class Limiter:
     def admit(self, rows: Sequence[Row[Any]], idle: int | None) -> list[Row[Any]]:
         """Return those of the runs that may start, where a handler's runs are stored under several names.
 
-        First those whose starts are counted, of all handlers no more than `idle`: they must not wait for a
-        thread.
+        Runs whose starts are counted come first, at most `idle` of all handlers together: they must not
+        wait for a thread.
         """
         taken: Counter[str] = Counter()
         admitted: list[Row[Any]] = []

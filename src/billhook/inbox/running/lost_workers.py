@@ -8,7 +8,7 @@ another is:
     and the same handler, alone, ran in each of them     workers die while it runs
     one, not seen for 110 s                              a lost worker
 
-Of a loop each is missed after 30 s. A loop in which several handlers ran is reported 30 s after its first
+A worker of a loop is missed after 30 s. A loop in which several handlers ran is reported 30 s after its first
 death: until then a run that was lost has mostly been tried alone (see inbox.running.leases), and the handler
 that kills is known.
 """

@@ -134,7 +134,7 @@ def _release_next_of_several_names(
 def release_next(connection: Connection, keys: Collection[OrderKey], now: datetime) -> list[int]:
     """Make the first waiting run of each key due, where no run is due or running; returns their deliveries.
 
-    One that is not to be called before a time is due then. First is the delivery that was stored first,
+    A postponed run is due at its time. The first run is that of the delivery that was stored first,
     however late its run was planned. A run that waits for a retry is due already: it keeps its place. On
     PostgreSQL only under billhook.inbox.tables.locks.
     """

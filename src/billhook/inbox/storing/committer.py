@@ -38,7 +38,7 @@ BATCH_LIMIT = 256
 GATHER_SECONDS = 0.002
 """Under load, how long a batch waits to become as large as the one before it."""
 SLOW_SECONDS = 0.1
-"""After a batch that took longer, the next one waits for its turn to write before it is filled."""
+"""If a batch took longer than this, the next one waits for its turn to write before it is filled."""
 LOAD_ROWS = 4
 """A batch of this size or more counts as load; below it no request waits for others."""
 HOLDER_SECONDS = 0.5
