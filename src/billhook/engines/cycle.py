@@ -67,6 +67,9 @@ class PollPlan:
 class Cycle:
     """What every engine does with the inbox, in one thread, which `wake` wakes up when an attempt ends."""
 
+    _skipping: bool
+    """Whether the database skipped a part of the last transaction, which is read again then."""
+
     def __init__(
         self,
         inbox: Inbox,
@@ -90,8 +93,6 @@ class Cycle:
         self._unstorable_at = 0.0
         # Marks that are in the inbox already, so that not every claim writes them again.
         self._marked_not_alone: Set[Lease] = frozenset()
-        self._skipping = False
-        """Whether the database skipped a part of the last transaction, which is read again then."""
         self._skips = LimitedLog(logger, interval_seconds=SKIPS_SECONDS)
         self._handlers = pool(dispatcher, threads, wake)
         self._readers: Readers | None = None

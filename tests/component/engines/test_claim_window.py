@@ -122,6 +122,74 @@ def test_at_a_renewal_a_worker_keeps_as_many_queued_runs_as_ended_since_the_last
     assert len(worker._leases.runs) == THREADS + 1
 
 
+def test_closing_a_worker_ends_the_threads_of_its_handlers(running):
+    worker = get_state(running(Handlers(), start_now=False)).worker(THREADS)
+    threads = [each.thread for each in worker._handlers._threads]
+
+    worker.close()
+
+    for thread in threads:
+        thread.join(20)
+    assert [thread.is_alive() for thread in threads] == [False] * THREADS
+
+
+def test_a_worker_that_stops_does_not_poll_for_runs_that_it_leaves(running):
+    """Else it would poll without a pause while its last handlers run."""
+    state = get_state(running(Handlers(), start_now=False))
+    planned(state.inbox, "h")
+    worker = state.worker(THREADS)
+    worker.stop()
+
+    pause = worker._poll()
+    worker.close()
+
+    assert pause > 1.0
+
+
+def test_a_worker_whose_inbox_is_closed_waits_for_no_handler(running):
+    """It could not write the result, and would use a processor until the end of its grace."""
+    may_end = threading.Event()
+    handlers = handling(lambda event: may_end.wait(60), name="h")
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    get_state(app).inbox.put(incoming("m"))
+    worker = get_state(app).worker(THREADS)
+    worker._poll()
+    held = len(worker._leases.runs)
+    worker.detach()
+
+    began = time.monotonic()
+    worker._drain(20.0)
+    took = time.monotonic() - began
+    may_end.set()
+    worker.close()
+
+    assert (held, took < 10) == (1, True)
+
+
+def test_a_worker_sleeps_while_it_gathers_work(running):
+    worker = get_state(running(Handlers(), start_now=False)).worker(THREADS)
+    worker._next_poll_at = time.monotonic() + 0.3
+
+    began = time.thread_time()
+    worker._sleep(0.0)
+    used = time.thread_time() - began
+    worker.close()
+
+    assert time.monotonic() >= worker._next_poll_at
+    assert used < 0.1
+
+
+def test_a_poll_without_work_wakes_nothing_up(running):
+    """Else an idle worker would poll again at once, for ever."""
+    worker = get_state(running(Handlers(), start_now=False)).worker(THREADS)
+
+    worker._poll()
+    is_set = worker._wakeup._is_set
+    worker.close()
+
+    assert not is_set
+
+
 @pytest.mark.parametrize(("commit_seconds", "longest"), [(60.0, 5.0), (0.0, 0.0)])
 def test_after_a_slow_commit_receivers_write_first(running, monkeypatch, commit_seconds, longest):
     """With the control: a poll that is slow for want of processor time makes no pause."""
