@@ -93,7 +93,7 @@ class Inbox:
             partial(ingest, self.database),
             # After the responses are on their way: neither is worth a sender's time. Once a batch, not once a
             # delivery: a worker that wakes up polls for all of it.
-            (self.waker.wake, self.database.checkpoint),
+            self.database.after_commit,
             deadline_seconds,
             backlog=None if backlog_limit is None else BacklogLimit(count, backlog_limit),
             on_failure=self._probe.discard_answer,

@@ -24,7 +24,7 @@ COMPARED = 200
 _ATTEMPTS_READ = 4 * COMPARED
 """How many of the newest failed attempts are read: several may be of one delivery."""
 _LOOKED_BACK = 200_000
-"""How far back from the newest failed delivery successful ones are looked for: so many ids, by an index."""
+"""In how many deliveries before the newest failed one successful ones are looked for, by an index."""
 LARGEST_BODY = 64 * 1024
 """The size in bytes above which a body is not read."""
 MOST_BYTES = 1024 * 1024

@@ -18,11 +18,11 @@ from billhook.inbox.running.limits import PAUSED_COUNT
 from billhook.inbox.running.ordering import OrderKey, release_next, with_names
 from billhook.inbox.running.runs import NEW_RUN, finish_deliveries, insert_runs, new_run
 from billhook.inbox.running.superseding import NEWEST_BY_KEY, discard_superseded
-from billhook.inbox.tables.dialect import InboxDialect, dialect_of
+from billhook.inbox.tables.dialect import InboxDialect, dialect_of, json_text
 from billhook.inbox.tables.handler_names import ONE_NAME, stored_names
 from billhook.inbox.tables.records import RunOptions, RunPlan, UncalledRun
 from billhook.inbox.tables.schema import IDENTIFIERS, UNFINISHED_RUN, UNREAD, delivery, run
-from billhook.inbox.tables.sql import in_states, json_text
+from billhook.inbox.tables.sql import in_states
 from billhook.inbox.tables.states import DeliveryState, RunState
 
 _PLAIN = RunOptions()
