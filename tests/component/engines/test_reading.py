@@ -18,6 +18,7 @@ from billhook import Handlers
 from billhook.basics.type_names import types_read
 from billhook.engines import handler_pool, reading
 from billhook.engines.pacing import READING_LOCKED_SECONDS
+from billhook.engines.readers import READERS
 from billhook.errors import ConfigError, InvalidPayload
 from billhook.events import EVENT_TYPES, PingTest
 from billhook.events.base import Event, _registered
@@ -536,6 +537,27 @@ def test_a_reading_that_is_renewed_leaves_the_window_of_handlers_as_it_is(own, r
     worker.close()
 
     assert (held, worker._leases.window) == (1, 64)
+
+
+def test_at_a_renewal_readings_that_wait_for_a_thread_are_left_to_other_workers(own, running, monkeypatch):
+    app = running(own.handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    keys = [f"hangs-{number}" for number in range(READERS + 2)]
+    own.hangs(*keys)
+    for key in keys:
+        order(app, key)
+    worker, released = get_state(app).worker(2), []
+    worker._own_readers._most["reading Order"] = len(keys)  # as after quick ones
+    until(lambda: worker._poll() is not None and len(worker._leases.readings) == len(keys))
+    until(lambda: len(own.read) == READERS)
+    worker._leases._renew_at = 0.0
+    release = worker._leases.release_later
+    monkeypatch.setattr(worker._leases, "release_later", lambda runs: released.extend(runs) or release(runs))
+
+    worker._poll()
+    own.open.set()
+    worker.close()
+
+    assert len(released) == 2
 
 
 @pytest.mark.parametrize(("due_in", "expected"), [(1.0, 1.0), (-1.0, READING_LOCKED_SECONDS)])
