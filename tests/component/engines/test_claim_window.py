@@ -13,7 +13,7 @@ from billhook.engines.lease_table import LeaseTable
 from billhook.engines.pacing import FIRST_ROWS
 from billhook.events import CustomerCreated, PingTest, sample
 from billhook.extension import get_state
-from billhook.inbox import Lease
+from billhook.inbox import InboxTransaction, Lease
 from support.apps import inbox_at
 from support.engines import handling
 from support.inbox_view import NOON, change, incoming, rows, value
@@ -164,6 +164,23 @@ def test_a_worker_whose_inbox_is_closed_waits_for_no_handler(running):
     worker.close()
 
     assert (held, took < 10) == (1, True)
+
+
+def test_only_what_a_transaction_has_left_unchanged_is_read_again(running, monkeypatch):
+    """A database that skips an update says nothing; else a poll costs no look at what it wrote."""
+    app, looks = running(handling(lambda event: None, name="h"), start_now=False), []
+    inbox = get_state(app).inbox
+    monkeypatch.setattr(inbox, "count_skipped", lambda *what: looks.append(what) or 0)
+    delivery_id = inbox.put(incoming("m")).delivery_id
+    worker = get_state(app).worker(THREADS)
+    with monkeypatch.context() as skipping:
+        skipping.setattr(InboxTransaction, "plan", lambda *_: [])
+        worker._poll()
+
+    until(lambda: worker._poll() is not None and count(app, "succeeded") == 1)
+    worker.close()
+
+    assert looks == [({delivery_id}, set())]
 
 
 def test_a_worker_sleeps_while_it_gathers_work(running):
