@@ -183,6 +183,29 @@ def test_only_what_a_transaction_has_left_unchanged_is_read_again(running, monke
     assert looks == [({delivery_id}, set())]
 
 
+def test_runs_are_written_as_claimed_when_they_are_made(running, monkeypatch):
+    """Made due and then claimed, each would cost a write more."""
+    app, plan, left = (
+        running(handling(lambda event: None, name="h"), start_now=False),
+        InboxTransaction.plan,
+        [],
+    )
+
+    def noting(transaction, *plans):
+        planned_here = plan(transaction, *plans)
+        left.append(len(transaction.left_to_claim))
+        return planned_here
+
+    monkeypatch.setattr(InboxTransaction, "plan", noting)
+    get_state(app).inbox.put(incoming("m"))
+    worker = get_state(app).worker(THREADS)
+
+    worker._poll()
+    worker.close()
+
+    assert left == [1]
+
+
 def test_a_worker_sleeps_while_it_gathers_work(running):
     worker = get_state(running(Handlers(), start_now=False)).worker(THREADS)
     worker._next_poll_at = time.monotonic() + 0.3
