@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import time
 
 import pytest
 
 from billhook import Handlers
+from billhook.engines.cycle import UNSTORABLE_SECONDS
 from billhook.engines.lease_table import LeaseTable
 from billhook.engines.pacing import FIRST_ROWS
+from billhook.errors import InboxUnavailable
 from billhook.events import CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox import InboxTransaction, Lease
@@ -204,6 +207,52 @@ def test_runs_are_written_as_claimed_when_they_are_made(running, monkeypatch):
     worker.close()
 
     assert left == [1]
+
+
+@pytest.fixture
+def with_two_results(running):
+    """An app, and its worker that has the results of two attempts to settle."""
+    app = running(handling(lambda event: None, name="h"), start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    for key in ("a", "b"):
+        get_state(app).inbox.put(incoming(key))
+    worker = get_state(app).worker(THREADS)
+    worker._poll()
+    until(lambda: len(worker._handlers._finished) == 2)
+    worker._collect()
+    yield app, worker
+    worker.close()
+
+
+def raising(*_, **__):
+    raise InboxUnavailable("away")
+
+
+def test_results_are_settled_one_by_one_only_while_the_inbox_can_be_written(with_two_results, monkeypatch):
+    """Else it is for none of them that their transaction failed."""
+    app, worker = with_two_results
+    with monkeypatch.context() as away:
+        away.setattr(get_state(app).inbox, "check_writable", raising)
+        worker._settle_one_by_one()
+    kept = len(worker._unsettled), count(app, "running")
+
+    worker._settle_one_by_one()
+
+    assert kept == (2, 2)
+    assert (worker._unsettled, len(worker._leases.runs), count(app, "succeeded")) == ([], 0, 2)
+
+
+def test_a_result_that_cannot_be_stored_alone_keeps_its_lease_until_it_can(with_two_results, monkeypatch):
+    app, worker = with_two_results
+    with monkeypatch.context() as refusing:
+        refusing.setattr(get_state(app).inbox, "transaction", raising)
+        worker._settle_one_by_one()
+        pause = worker._retry_unstorable()
+    held = len(worker._unstorable), len(worker._leases.runs)
+    worker._unstorable_at = 0.0
+
+    assert (held, 0 < pause <= UNSTORABLE_SECONDS) == ((2, 2), True)
+    assert worker._retry_unstorable() == math.inf
+    assert (worker._unstorable, len(worker._leases.runs), count(app, "succeeded")) == ([], 0, 2)
 
 
 def test_a_worker_sleeps_while_it_gathers_work(running):

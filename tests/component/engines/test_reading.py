@@ -23,7 +23,7 @@ from billhook.errors import ConfigError, InvalidPayload
 from billhook.events import EVENT_TYPES, PingTest
 from billhook.events.base import Event, _registered
 from billhook.extension import get_state
-from billhook.inbox import Counted, NextTimes
+from billhook.inbox import Counted, InboxTransaction, NextTimes
 from billhook.inbox.operating.operations import discard, erase, replay
 from support.apps import deliver, inbox_at
 from support.engines import (
@@ -558,6 +558,24 @@ def test_at_a_renewal_readings_that_wait_for_a_thread_are_left_to_other_workers(
     worker.close()
 
     assert len(released) == 2
+
+
+def test_readers_claim_readings_and_no_runs_of_handlers(own, running, monkeypatch):
+    app, claim, asked = running(own.handlers, start_now=False), InboxTransaction.claim, []
+
+    def noting(transaction, *to, which, **more):
+        if "most" in more:  # as a claim for readers has it
+            asked.append([which("reading Order"), which("book")])
+        return claim(transaction, *to, which=which, **more)
+
+    monkeypatch.setattr(InboxTransaction, "claim", noting)
+    order(app, "a")
+    worker = get_state(app).worker(2)
+
+    worker._poll()
+    worker.close()
+
+    assert asked == [[True, False]]
 
 
 @pytest.mark.parametrize(("due_in", "expected"), [(1.0, 1.0), (-1.0, READING_LOCKED_SECONDS)])
