@@ -51,7 +51,8 @@ def change(where: Path | str, statement: str, *arguments: object) -> None:
         _ask(where, statement, arguments)
         return
     with contextlib.closing(sqlite3.connect(where, timeout=30)) as connection, connection:
-        connection.execute(statement, arguments)
+        # Python's own way to write a moment is deprecated, and not SQLAlchemy's.
+        connection.execute(statement, tuple(map(_as_sqlite, arguments)))
 
 
 def place_of(url: str) -> Path | str:

@@ -136,7 +136,7 @@ def test_a_run_that_ends_does_not_put_off_the_next_start(stored_only, clock):
 
 
 @pytest.mark.usefixtures("inbox_url")
-@pytest.mark.parametrize(("in_a_second", "number"), [(100, 150), (7, 8)])
+@pytest.mark.parametrize(("in_a_second", "number"), [(30, 45), (7, 8)])
 def test_never_more_start_in_its_time_than_a_rate_says(stored_only, clock, in_a_second, number):
     calls, at = [], []
     app = stored_only(noting(calls, rate=f"{in_a_second}/s"))

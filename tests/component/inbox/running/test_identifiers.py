@@ -77,7 +77,7 @@ def test_a_search_in_parts_selects_what_the_conditions_select(inbox, monkeypatch
         with inbox.database.read() as connection:
             query = select(delivery.c.id).where(*selection.conditions()).order_by(delivery.c.id)
             plain = list(connection.execute(query).scalars())
-            for middle in (1, 6, 9, 14):
+            for middle in (1, 9, 14):
                 newer = [one for one in plain if one > middle]
                 older = [one for one in reversed(plain) if one < middle]
                 assert selection.ids(connection, limit, above=middle, oldest_first=True) == newer[:limit]
