@@ -330,8 +330,7 @@ class InboxTransaction:
         self.connection.execute(_START, {**values, **self._claimer, "is_queued": int(is_queued)})
         claimed = [
             Claim(
-                row.run_id,
-                row.token + 1,
+                Lease(row.run_id, row.token + 1),
                 row.handler,
                 row.attempts + 1,
                 leased_until,
@@ -396,7 +395,7 @@ class InboxTransaction:
         ]
         insert_runs(self.connection, waiting, {"state": RunState.DUE.value, "token": token, "due_at": now})
         return [
-            Claim(run_ids[stored.delivery_id, handler], token, handler, 1, leased_until, stored)
+            Claim(Lease(run_ids[stored.delivery_id, handler], token), handler, 1, leased_until, stored)
             for stored, handler in runs[:number]
         ]
 
