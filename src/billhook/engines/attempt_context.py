@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _OF_THE_MOMENT = frozenset({"flask.app_ctx", "flask.request_ctx", "current_context"})
-"""Variables that say in what this code is called: Flask's contexts, and OpenTelemetry's current span."""
+"""Variables of the call in progress, which are not copied: Flask's contexts, OpenTelemetry's current span."""
 
 
 def _settings(context: decimal.Context) -> tuple[object, ...]:
@@ -28,7 +28,7 @@ _SHIPPED = _settings(decimal.DefaultContext)
 
 
 def startup_context() -> Context:
-    """Return what the app has set by now, in this thread: to be called where it was imported."""
+    """Copy the context variables that the app has set so far. Call it in the thread that imported the app."""
     context = Context()
     for variable, value in copy_context().items():
         # One that only computing has made hides `decimal.DefaultContext`, which an app sets for its threads.
@@ -39,7 +39,7 @@ def startup_context() -> Context:
 
 
 def run_attempt(context: Context, attempt: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
-    """Call a function in a copy of a context."""
+    """Call a function in a copy of a context, which is dropped afterwards."""
     own = context.copy()
     for variable, value in own.items():
         # The one variable of the library whose value is changed in place: a handler's `getcontext().prec = 6`

@@ -1,4 +1,4 @@
-"""The cycle: settle results, plan deliveries and claim due runs, in one transaction. The way of every run.
+"""The cycle: settle results, plan deliveries and claim due runs in one transaction. Each run goes through it.
 
 An engine collects the attempts that have ended, reads what there is to do, and writes all of it at once. What
 finishes and arrives while it commits makes up the next batch.
@@ -65,7 +65,10 @@ class PollPlan:
 
 
 class Cycle:
-    """What every engine does with the inbox. For one thread, which `wake` wakes up when an attempt ends."""
+    """What every engine does with the inbox, in one thread, which `wake` wakes up when an attempt ends."""
+
+    _skipping: bool
+    """Whether the database skipped a part of the last transaction, which is read again then."""
 
     def __init__(
         self,
@@ -90,15 +93,13 @@ class Cycle:
         self._unstorable_at = 0.0
         # Marks that are in the inbox already, so that not every claim writes them again.
         self._marked_not_alone: Set[Lease] = frozenset()
-        self._skipping = False
-        """Whether the database skipped a part of the last transaction, which is read again then."""
         self._skips = LimitedLog(logger, interval_seconds=SKIPS_SECONDS)
         self._handlers = pool(dispatcher, threads, wake)
         self._readers: Readers | None = None
         """The threads that read events of own types; without them, handlers' threads do."""
 
     def close(self) -> None:
-        """End the threads of its handlers; what it holds is due when the leases end."""
+        """End the threads that call handlers. Runs that are still held become due when their leases end."""
         self._handlers.close()
         if self._readers is not None:
             self._readers.close()
@@ -185,7 +186,7 @@ class Cycle:
         return claims, next_times
 
     def _leave_read(self, now: datetime) -> None:
-        """Release the readings of types that processes with newer handlers read and plan by now."""
+        """Release the readings of event types that processes with a newer list of handlers plan by now."""
         if self._lists.is_stale:
             self._write_list()
         self._lists.look(now)
@@ -232,7 +233,7 @@ class Cycle:
         return settled | read, planned_here
 
     def _check_skips(self, unplanned: Set[int], unsettled: Set[Lease]) -> None:
-        """Log an error if an update changed nothing although no other worker was there before."""
+        """Log an error if an update changed no row although no other worker had changed it before."""
         with suppress(BillhookError):  # the next poll says why
             self._skipping = self._inbox.count_skipped(unplanned, unsettled) > 0
         if self._skipping:
@@ -243,9 +244,9 @@ class Cycle:
             self._skips.log("skipped", logging.ERROR, text, cause="row-security")
 
     def _announce(self, released: list[int], planned: list[RunPlan], claims: list[Claim]) -> None:
-        """Announce to other workers that runs are due which this one has not claimed.
+        """Notify other workers of due runs that this worker has not claimed.
 
-        They are among those of `released` deliveries, and of those that were `planned` just now.
+        These are runs of `released` deliveries, and of deliveries that were `planned` in this poll.
         """
         raise NotImplementedError
 
@@ -270,7 +271,7 @@ class Cycle:
         return unread.deliveries, times, again or len(unread.deliveries) == limit
 
     def _write_list(self) -> None:
-        """Write this process's list of handlers to the inbox, which has changed."""
+        """Write this process's list of handlers to the inbox, because the list has changed."""
         raise NotImplementedError
 
     def _claim(self, transaction: InboxTransaction, poll: PollPlan, settling: Set[Lease]) -> list[Claim]:
@@ -316,7 +317,7 @@ class Cycle:
     def _claim_readings(
         self, transaction: InboxTransaction, poll: PollPlan, settling: Set[Lease], readers: Readers
     ) -> list[Claim]:
-        """Claim readings for the free readers, which are no part of the poll's capacity."""
+        """Claim readings for the free readers, whose number does not count in the poll's capacity."""
         leases = self._leases
         held = [leases.runs[lease] for lease in leases.readings - settling]
         return transaction.claim(
@@ -341,7 +342,8 @@ class Cycle:
     def _settle_one_by_one(self) -> None:
         """Settle each result in a transaction of its own: one that cannot be stored must not hold up others.
 
-        Such a one is tried again alone, and keeps its lease: the handler is not called again meanwhile.
+        A result that cannot be stored is tried again later. Its lease is kept, so that the handler is not
+        called again meanwhile.
         """
         for attempt in list(self._unsettled):
             try:
@@ -376,7 +378,7 @@ class Cycle:
         return True
 
     def _retry_unstorable(self) -> float:
-        """Try the results that could not be stored again, once in a while; return the seconds until then."""
+        """Retry results that could not be stored, if it is time to; return the seconds until the next try."""
         now = time.monotonic()
         if self._unstorable and now >= self._unstorable_at:
             self._unstorable = [attempt for attempt in self._unstorable if not self._settle_alone(attempt)]

@@ -12,7 +12,8 @@ _FAILURE_LIMIT = 5
 """Attempts or polls that failed for want of descriptors, one after another, before the process gives up."""
 _CHAIN_LIMIT = 20
 _FEW = 16
-"""More than an inbox needs: one that could not be opened has closed its own by the time of the check."""
+"""More descriptors than an inbox needs. An inbox that could not be opened has closed its own again when
+they are counted."""
 
 
 class DescriptorMonitor:

@@ -84,9 +84,10 @@ class Dispatcher:
 
     @cached_property
     def limits(self) -> dict[str, HandlerLimits]:
-        """What bounds the runs of handlers, by every name that their runs may be stored under.
+        """The limits of handlers, by every name that their runs may be stored under.
 
-        Of those with limits or aliases. Read once: they are registered before the first delivery is handled.
+        Only handlers with limits or aliases are in it. Read once: handlers are registered before the first
+        delivery is handled.
         """
         return handler_limits(self.handlers)
 
@@ -112,8 +113,8 @@ class Dispatcher:
     def queue_of(self, event_type: str) -> int | None:
         """Return the number of the event type's queue, which is planned in the order of receipt.
 
-        None where no ordered handler gets it. A type that is not read yet, "", may be any of those that one
-        gets.
+        None if no ordered handler gets the type. A type that is still unread in the body is "": it may be any
+        type, so it has a queue of its own if there is an ordered handler.
         """
         if not event_type:
             return -1 if self.queues else None
@@ -152,9 +153,9 @@ class Dispatcher:
         return planned
 
     def plan_reading(self, stored: StoredDelivery) -> PlannedDelivery:
-        """Plan a delivery by its event, which is read here. Raises PayloadError, as ModelFailed is.
+        """Read a delivery's event and plan its runs. Raises PayloadError, or ModelFailed, which is one.
 
-        For a thread in which a user's code may run.
+        Call it in a thread in which the user's code may run: it calls models and handlers' functions.
         """
         data, every = decode_body(stored.body), self.lists.connected(stored.event_type)
         with guarded(stored.event_type):
@@ -190,7 +191,7 @@ class Dispatcher:
     def has_options(self, stored: StoredDelivery) -> bool:
         """Return whether a handler of the delivery has its runs in order, or knows content duplicates.
 
-        Of a delivery whose type is not read yet: whether any handler has.
+        For a delivery whose type is not read yet, return whether any handler does.
         """
         if stored.type_field is not None and not stored.event_type:
             handlers = self.handlers.every()
@@ -234,8 +235,8 @@ class Dispatcher:
     ) -> AttemptResult:
         """Call the handler of a claimed run once, or read its delivery. Errors are part of the result.
 
-        `event` and `handler` are those that the caller has already, so that they are not read or looked up
-        again; in the place of the event it may have the failure of reading it.
+        `event` and `handler` are given if the caller has them already, so that they are not read or looked up
+        again. `event` may also be the error with which reading it failed.
         """
         if is_reading(claim.handler):
             return self.reading.attempt(claim)
@@ -278,9 +279,9 @@ class Dispatcher:
         return self._result(claim, delivery, failure, handler, duration_seconds, missing=missing)
 
     def read_again(self, claim: Claim) -> Event | UnknownEvent | HandlerFailure:
-        """Return the event of a run that is not claimed as it is planned, or why there is none.
+        """Read the event of a run again; return it, or the error. Runs claimed as they are planned have it.
 
-        The models may have changed since then; those of the user may raise anything.
+        The models may have changed since it was planned, and those of the user may raise anything.
         """
         try:
             if not is_own(claim.delivery.event_type):
@@ -303,7 +304,7 @@ class Dispatcher:
     ) -> AttemptResult:
         """Return the result of an attempt that is past its time-out and still running: failed.
 
-        It is `in_model` if the handler was not called yet, because the event's model has not returned.
+        `in_model`: the handler was not called yet, because the event's model has not returned.
         """
         if is_reading(claim.handler):
             return self.reading.timed_out(claim, seconds)
@@ -365,7 +366,7 @@ class Dispatcher:
 
 
 def asked_time(error: BaseException, now: datetime) -> datetime | None:
-    """Return until when a handler puts its run off, by `Retry(at=…)`: within 31 days; None if it does not."""
+    """Return the time to which a handler postpones its run by `Retry(at=…)`, in 31 days at most; or None."""
     at = getattr(error, "at", None) if isinstance(error, Retry) else None
     # A subclass of Retry may set it to any value, or not at all.
     if not isinstance(at, datetime) or at.utcoffset() is None:

@@ -18,9 +18,9 @@ from billhook.inbox import RunOptions, StoredDelivery
 class FirstRuns:
     """The options of the first run of a handler for a delivery, and why some get none.
 
-    Left out are deliveries of sources that it does not handle, and those that were handled under one of its
-    aliases. Those that cannot be read, or whose model raises, are `passed_over`: how many by the text of the
-    error.
+    No run is made for deliveries of sources that the handler does not handle, nor for those that it has
+    handled under one of its aliases. Deliveries that cannot be read, or whose model raises, get none either:
+    `passed_over` counts them by the text of the error.
     """
 
     handlers: ConnectedHandlers

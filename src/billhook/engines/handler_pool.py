@@ -86,7 +86,7 @@ class HandlerPool:
     def finished(self) -> tuple[list[AttemptResult], list[ClaimedRun]]:
         """Return the results of attempts that ended or timed out since the last call, and runs without one.
 
-        The latter are those whose lease expired before they started, and those whose thread crashed.
+        Runs without a result are those whose lease expired before they started, or whose thread crashed.
         """
         now = time.monotonic()
         with self._lock:

@@ -43,17 +43,17 @@ class Engine:
 
     @classmethod
     def parts(cls, settings: Settings, extensions: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what else it is made of, from the options and the app. Raises ConfigError, MissingExtra."""
+        """Return further arguments for it, from the options and the app. Raises ConfigError, MissingExtra."""
         return {}
 
     def bind(self, extensions: dict[str, Any]) -> None:
-        """Have the workers of another program call it from now on; `extensions` are those of the app."""
+        """Have the workers of a queue call it from now on; `extensions` are those of the Flask app."""
 
     def start(self) -> None:
         """Start in this process."""
 
     def ensure_started(self) -> None:
-        """Start with a request, unless it runs or needs none. Raises OutOfResources."""
+        """Start because a request came, unless it runs or has nothing to start. Raises OutOfResources."""
 
     def disabled(self) -> AbstractContextManager[None]:
         """Handle nothing in this process during the block."""
@@ -84,7 +84,7 @@ class InlineEngine(Engine):
     def handle_due(self, only: int | None = None) -> int:
         """Handle every due run in this thread and return the number of attempts.
 
-        With `only`, the runs of that delivery, and of those whose runs it released by their order key.
+        With `only`, handle the runs of that delivery, and those that waited for them in an order.
         """
         wanted: list[int | None] = [only]
 

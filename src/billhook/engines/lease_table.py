@@ -16,14 +16,14 @@ WINDOW_LIMIT = 2_000
 
 
 class LeaseTable:
-    """The claimed runs of one worker, by lease; few while handlers are slow, for others to claim."""
+    """The claimed runs of one worker, by lease: few while handlers are slow, so others can claim more."""
 
     def __init__(self, threads: int, lease_seconds: float, held: set[Lease]) -> None:
         """`held` are the leases of all workers of this process, among which the table keeps its own."""
         self._held = held
         self.runs: dict[Lease, ClaimedRun] = {}
         self.readings: set[Lease] = set()
-        """Those that readers of their own execute: no handler's thread, so not counted in the window."""
+        """Readings. Readers execute them, in threads of their own, so they are not counted in the window."""
         self.to_release: list[Lease] = []
         """Leases of runs that were claimed and not started, to be released in the next transaction."""
         self.window = threads
@@ -40,7 +40,7 @@ class LeaseTable:
     def capacity(self, settling: Iterable[Lease] = (), most: int | None = None) -> int:
         """Return how many more runs it may hold, once the results of `settling` are written.
 
-        It may hold `most`; by default the window.
+        It may hold `most` in all; by default as many as the window.
         """
         held = len(self.runs) - len(self.runs.keys() & settling)
         if self.readings:

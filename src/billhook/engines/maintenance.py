@@ -28,19 +28,19 @@ logger = logging.getLogger("billhook.engines")
 
 REGISTRATION_SECONDS = WORKER_SEEN_EVERY.total_seconds()
 PREDECESSOR_WITHIN = timedelta(minutes=10)
-"""A worker that was last seen before is no news."""
+"""The death of a worker that was last seen longer ago is not logged."""
 FIRST_LOOK_SECONDS = 10.0
-"""How long a worker that starts where others have died waits with its first run until that has been told."""
+"""How long a worker that starts where others have died delays its first run, until people are notified."""
 FIRST_SECONDS = 60.0
 EVERY_SECONDS = 3600.0
 RESTART_SECONDS = 86_400.0
-"""Between two passes over all deliveries; passes between them skip what was unfinished at the last one."""
+"""The time between two passes over all deliveries. Others skip what was unfinished at the last of these."""
 FAILED_SECONDS = 300.0
-"""After a pass over deliveries that failed; the quick duties are repeated as often as ever."""
+"""The pause after a pass over deliveries that failed. The quick duties are repeated as often as ever."""
 FAILED_LOG_SECONDS = 60.0
-"""Between two lines on a duty that fails."""
+"""The shortest time between two log lines about a duty that fails."""
 COUNT_SECONDS = 3.0
-"""Between two steps that add what has happened to the counts: what is not added is read from its rows."""
+"""The pause between two steps that add new rows to the hourly counts; until then they are counted as rows."""
 PAUSE_FACTOR = 9
 """Sleep nine times as long as a step took, so that it uses at most 10 % of the database's time."""
 QUICK_SECONDS = 0.05
@@ -159,8 +159,8 @@ class Maintenance:
     def start(self, now: datetime, is_stopping: Callable[[], bool] = lambda: False) -> None:
         """Register this worker, and look for issues from now on, also while no poll succeeds.
 
-        Where workers have died before, returns when that has been looked for and told, or FIRST_LOOK_SECONDS
-        later: the first run may end this one too.
+        Where workers have died before, it returns when people have been notified of that, or after
+        FIRST_LOOK_SECONDS: the first run may end this worker too.
         """
         if self.registration is not None:
             self.registration.refresh(now)

@@ -42,7 +42,7 @@ from billhook.inbox.running.unread import Unread
 PATIENCE = timedelta(seconds=60)
 """How long the newest list may leave deliveries waiting; then the next one has as long."""
 NOTE_EVERY = timedelta(seconds=20)
-"""Between two notes that a process has planned, and that one without a worker is alive."""
+"""The time between two notes that this process has planned, or without a worker that it is alive."""
 
 
 def read_list(handlers: ConnectedHandlers) -> HandlerList:
@@ -82,9 +82,9 @@ class NewestList:
         self.types: TypeFilter = EVERY_TYPE
         """The event types that this process plans; the others it leaves."""
         self._passed: list[tuple[LiveList, TypeFilter]] = []
-        """Newer lists that have not planned for too long, and the types that are the same by them."""
+        """Newer lists that have not planned for too long, and the types that this process plans alike."""
         self._stalled: dict[int, datetime | None] = {}
-        """When each of them had planned last: until that changes, nothing is left to it."""
+        """When each of them planned last, by its number. Until that changes, nothing is left to that list."""
         self._others: Sequence[LiveList] = ()
         self._readings: Mapping[str, datetime] = {}
         """Since when readings are due, by their names, as the last poll has found."""
@@ -146,7 +146,7 @@ class NewestList:
                 self._inbox.record_stop(owner)
 
     def connected(self, event_type: str) -> list[Handler]:
-        """Return the handlers of an event type; note whether they are others than those that were written."""
+        """Return the handlers of an event type; set `is_stale` if they are not those that were written."""
         handlers = [*self._handlers.by_name(event_type, unique=False).values()]
         if self.own is not None and self._compared.get(event_type) != handlers:
             if self.own.of_type(event_type) == _sources(handlers):
@@ -156,9 +156,9 @@ class NewestList:
         return handlers
 
     def own_of(self, unread: Unread, times: NextTimes, now: datetime) -> tuple[Unread, NextTimes, bool]:
-        """Leave out what others have to plan or to claim, of what was read of the inbox by `types`.
+        """Leave out what other processes plan or claim, of what was read from the inbox for `types`.
 
-        Returns also whether another read may find what this process plans.
+        Returns also whether another read may find deliveries that this process plans.
         """
         types, self._has_looked = self.types, False
         self._readings = {name: at for name, at in times.due.items() if is_reading(name)}
@@ -172,7 +172,7 @@ class NewestList:
         return unread._replace(deliveries=kept), self.own_times(times), self.types != types
 
     def look(self, now: datetime) -> None:
-        """Read the lists of live processes, and decide what is left to them."""
+        """Read the lists of live processes, and decide which event types are left to them."""
         live = self._inbox.live_lists(now)
         self._has_looked, self.wants_look = True, False
         self._others = [each for each in live if each.number != self.number]
@@ -196,7 +196,7 @@ class NewestList:
         self.types, self._passed = types, passed
 
     def _is_stalled(self, newer: LiveList, alike: TypeFilter, now: datetime, patience: timedelta) -> bool:
-        """Return whether what is left to a list waited too long, and none of its processes has planned."""
+        """Return whether deliveries left to a list wait too long, and no process of it has planned."""
         if newer.number in self._stalled and self._stalled[newer.number] == newer.planned_at:
             return True
         self._stalled.pop(newer.number, None)
@@ -221,7 +221,7 @@ class NewestList:
         return times.of(self.may_claim) if foreign or self.types != EVERY_TYPE else times
 
     def may_claim(self, stored_name: str) -> bool:
-        """Return whether this process claims runs under a name: of its handlers, and of no one's."""
+        """Return whether this process claims runs of a name: its own handler's, or no live process's."""
         if is_reading(stored_name):
             return self.may_read(stored_name)
         if self.own is None or stored_name in self.own.stored_names:
@@ -229,18 +229,18 @@ class NewestList:
         return self._is_of_no_one(lambda others: stored_name in others.stored_names)
 
     def may_read(self, stored_name: str) -> bool:
-        """Return whether this process claims runs under a name that read events: it plans all their types."""
+        """Return whether this process claims the readings of a name: if it plans all their event types."""
         return _has_all(self.types, stored_name)
 
     def may_call(self, stored_name: str, event_type: str) -> bool:
-        """Return whether it claims a run under a name that it claims, for an event type."""
+        """Return whether this process claims a run of a name that it may claim, for an event type."""
         if self.own is None or is_reading(stored_name) or self.own.calls(stored_name, event_type):
             return True
         # One that no live process has fails here.
         return self._is_of_no_one(lambda others: others.calls(stored_name, event_type))
 
     def _is_of_no_one(self, having: Callable[[HandlerList], bool]) -> bool:
-        """Return whether no other live process has it; not before this poll has looked, or the next one."""
+        """Return whether no other live process has it. False until the lists were read, which it asks for."""
         self.wants_look |= not self._has_looked
         return self._has_looked and not any(having(each.handlers) for each in self._others)
 
@@ -252,7 +252,7 @@ class NewestList:
     def note(
         self, planned: Iterable[PlannedDelivery], planned_here: Iterable[int], now: datetime
     ) -> ListNote | None:
-        """Return what the inbox has to know of a plan; None for nothing."""
+        """Return what is to be recorded in the inbox about a plan; None for nothing."""
         missed = self._lacking(planned, planned_here) if self._passed else {}
         noted_at = self._noted_at
         is_noted = noted_at is not None and timedelta(0) <= now - noted_at < NOTE_EVERY
@@ -279,11 +279,11 @@ class NewestList:
         return {number: Lacking(count, names[number]) for number, count in numbers.items()}
 
     def noted(self, note: ListNote) -> None:
-        """Record what is noted, once that is committed."""
+        """Record that the note is committed: the next one is due later."""
         if note.number is not None:
             self._noted_at = note.at
 
 
 def _has_all(types: TypeFilter, reading: str) -> bool:
-    """Return whether all types are among these that the runs of a name read."""
+    """Return whether these types include all that the readings of a name read."""
     return all(map(types.has, types_read(reading)))

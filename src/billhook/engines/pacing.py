@@ -1,4 +1,4 @@
-"""How many deliveries a poll reads, and when the next poll is. Moments and counts in, numbers out: no clock.
+"""Decide how many deliveries a poll reads, and when the next poll is. The caller gives the times: no clock.
 
 how many deliveries a poll reads at most
   as many as the database's driver says       usually
@@ -34,7 +34,7 @@ MAX_POLL_SECONDS = 2.0
 MIN_POLL_SECONDS = 0.01
 READING_LOCKED_SECONDS = 0.1
 GATHER_SECONDS = 0.005
-"""Results and new deliveries gather in it, so that one transaction carries more: one more costs little."""
+"""The wait in which results and new deliveries gather: each of them costs less in a larger transaction."""
 LOAD_RUNS = 8
 SLOW_SECONDS = 0.1
 SLOW_FACTOR = 2
@@ -46,7 +46,7 @@ _MAX_DOUBLINGS = 8  # without a bound, a night without storage would overflow a 
 
 
 class Pacing:
-    """How fast one worker, or one engine without a worker, goes on."""
+    """The pace of one worker, or of an engine without one: how much each poll reads, and when the next is."""
 
     def __init__(self, most_rows: int) -> None:
         """`most_rows` are how many deliveries a poll reads at most."""

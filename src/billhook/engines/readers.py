@@ -16,8 +16,8 @@ from billhook.engines.handler_pool import ClaimedRun, HandlerPool
 
 READERS = 8
 FIRST_OF_NAME = 3
-"""Readings of one name that are held at once, unless the last ones were quick: beside two names of which each
-reading hangs, threads are left for others."""
+"""How many readings of one name are held at once, unless the last ones were quick. So threads are left for
+others while all readings of two names hang."""
 QUICK_SECONDS = 0.01
 MOST_HELD = 64
 MAX_ABANDONED_READERS = 8

@@ -49,7 +49,7 @@ READ_AGAIN_SECONDS = (30.0, 120.0)
 """The waits before the second and the third reading, which is the last."""
 READINGS = len(READ_AGAIN_SECONDS) + 1
 _PASSING = (MemoryError, OSError)
-"""What may have nothing to do with the delivery; a TimeoutError is an OSError."""
+"""Errors that may pass, and may have nothing to do with the delivery. A TimeoutError is an OSError."""
 
 
 def _never() -> bool:
@@ -97,13 +97,13 @@ class _ReadingNames(dict[str, str | None]):
 
 @dataclass(eq=False, repr=False)
 class Reading:
-    """Which types are read by runs, and one reading of a delivery; of one app."""
+    """Decides which event types of an app are read by runs, and makes and executes these readings."""
 
     dispatcher: Planner
 
     def __post_init__(self) -> None:
         self.names: Mapping[str, str | None] = _ReadingNames(self._find_name)
-        """The name of the run that reads a type; None for one that is planned without."""
+        """The name of the run that reads a type; None for a type that is planned without a reading."""
 
     @cached_property
     def _queues(self) -> Mapping[str, str]:
@@ -188,7 +188,7 @@ class Reading:
         return AttemptResult(result, self.dispatcher.delivery_of(claim), failure)
 
     def _again(self, claim: Claim, error: BaseException, *, alone: bool) -> AttemptResult:
-        """Return the result of a reading that is tried again, `alone` if so; quarantined after the last."""
+        """Return the result of a failed reading: due again, `alone` if so, or quarantined after the last."""
         number = claim.attempt - claim.uncounted
         text = str(error) if isinstance(error, PayloadError) else exception_text(error)
         if number >= READINGS:

@@ -1,6 +1,6 @@
 """Log and signal what an engine's transaction did, once it is committed.
 
-Not before: observers must not be notified of what might still be rolled back.
+It waits for the commit because observers must not be notified of what might still be rolled back.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _report_attempt(sender: object, attempt: AttemptResult) -> None:
 
 
 def _report_reading(attempt: AttemptResult) -> None:
-    """Log why a delivery is read again; of one that is read, its plan is reported."""
+    """Log why a delivery is read again. If it has been read, its plan is reported, not the reading."""
     result, failure, delivery = attempt.run_result, attempt.failure, attempt.delivery
     if failure is None:
         return

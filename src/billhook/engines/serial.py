@@ -28,7 +28,8 @@ MAX_WAIT_SECONDS = 1.0
 class SerialWorker(Cycle):
     """For the inline engine and for Celery's task. Used by one thread at a time.
 
-    After an error it is used again only if it has `held` nothing: else that is due when the lease ends.
+    After an error it may be used again only if it holds nothing (`held`): other runs become due when their
+    leases end.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class SerialWorker(Cycle):
             raise self._error
 
     def _recover(self, error: BillhookError) -> None:
-        """After a transaction that failed: keep what must not be lost. Raises the error if nothing must."""
+        """Keep what must not be lost after a failed transaction; raise the error if there is nothing."""
         self._failed()
         self._error, now = error, time.monotonic()
         self._give_up_at = min(self._give_up_at, now + self._settle_seconds)

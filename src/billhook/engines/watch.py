@@ -35,14 +35,14 @@ from billhook.settings import Settings
 logger = logging.getLogger("billhook.engines")
 
 LOOK_SECONDS = 5.0
-"""Between two looks. One that failed is repeated as soon: its cause may be the issue."""
+"""The pause between two looks. One that failed is repeated as soon: its cause may be the issue."""
 WEB_PATIENCE = timedelta(seconds=30)
 COUNTS_AFTER_SECONDS = 30.0
 """How long a worker must have lived for web processes to leave looking to it."""
 WEB_SECONDS = 10.0
-"""Between two looks of a web process at whether another process looks."""
+"""How often a web process checks whether another process looks."""
 FIGURES_SECONDS = 60.0
-"""Between two looks for silence and refusals, which are read from the figures."""
+"""The pause between two looks for silence and refusals, which are read from the figures."""
 PAUSE_FACTOR = 9
 """Sleep nine times as long as a look took, so that it uses at most 10 % of the database's time."""
 STOP_SECONDS = 1.0
@@ -65,7 +65,7 @@ class Watch:
 
     @classmethod
     def of(cls, inbox: Inbox, settings: Settings, now: Callable[[], datetime]) -> Watch:
-        """Return the watch of a process with these options; wrong addresses are logged, and keep none out."""
+        """Return the watch of a process with these options. Wrong addresses are logged, others are used."""
         path = settings.notify_file
         try:
             addresses, errors = ([], []) if path is None else read_addresses(path)

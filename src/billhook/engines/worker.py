@@ -46,7 +46,6 @@ class Wakeup:
         self._inbox = inbox
         self._read, self._write = os.pipe()
         # Not blocking: a full pipe wakes up as well as one byte does.
-        os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
         self._is_set = False
         # Reentrant: a signal handler may wake the worker up while its thread does.
@@ -85,8 +84,7 @@ class Wakeup:
             descriptors.append(waker.fileno())
         ready = wait_readable(descriptors, seconds)
         if self._read in ready:
-            with suppress(BlockingIOError):
-                os.read(self._read, 65_536)
+            os.read(self._read, 65_536)
         # Drained, or it would be ready again at once, and the worker would spin.
         if ready - {self._read}:
             with suppress(OSError):
@@ -262,7 +260,7 @@ class Worker(Cycle):
             suspects.started(claims[0].lease if claims else None)
         if releasing:  # other workers may be asleep
             self._inbox.waker.wake()
-        readings = sum(is_reading(one.handler) for one in claims) if self._leases.readings else 0
+        readings = sum(is_reading(one.handler) for one in claims)
         claimed = len(claims) - readings
         if claimed + settled >= LOAD_RUNS and claimed < poll.capacity and not poll.full:
             self._next_poll_at = time.monotonic() + GATHER_SECONDS
@@ -334,7 +332,7 @@ class Worker(Cycle):
         )
 
     def _change_held(self) -> None:
-        """Begin to be held, and release what was claimed and not started; or end it."""
+        """Stop starting runs, as an operator holds this worker, and release those not started; or go on."""
         self._is_held = not self._is_held
         if self._is_held:
             self._leases.release_later(self._handlers.cancel_queued() + self._own_readers.cancel_queued())
@@ -399,7 +397,7 @@ class Worker(Cycle):
         pause = self._poll()
         while leases.runs or leases.to_release or self._unsettled:
             left = end - time.monotonic()
-            if left <= 0 or (self._is_outdated and not self._started()):
+            if left <= 0 or self._detached or (self._is_outdated and not self._started()):
                 break
             # At most half a second: an abandoned handler gives no wake-up, and the grace may end.
             self._sleep(min(0.5, pause, left))
@@ -416,7 +414,7 @@ class Worker(Cycle):
     def _settle_interrupted(self) -> None:
         """Make runs due again whose handlers outlast the grace period, once this process has surely ended.
 
-        Not by letting their leases expire, which would make suspects of them although we end them.
+        Their leases are not left to expire: that would make suspects of them, although it is we who end them.
         """
         now = self._dispatcher.clock.now()
         results = [run.claim.interrupted(now, now + self._lease_time) for run in self._leases.runs.values()]

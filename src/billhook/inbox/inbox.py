@@ -70,7 +70,7 @@ class Inbox:
         self.known_types = known_types
         self._release = release
         self._release_id: int | None = None
-        """Of the process's release, once a transaction has looked it up."""
+        """The number of the process's release, once a transaction has looked it up."""
         self.limits: Callable[[], Mapping[str, HandlerLimits]] = dict
         """Return the limits of handlers that are loaded, by the names that their runs are stored under."""
         self.held: set[Lease] = set()
@@ -93,7 +93,7 @@ class Inbox:
             partial(ingest, self.database),
             # After the responses are on their way: neither is worth a sender's time. Once a batch, not once a
             # delivery: a worker that wakes up polls for all of it.
-            (self.waker.wake, self.database.checkpoint),
+            self.database.after_commit,
             deadline_seconds,
             backlog=None if backlog_limit is None else BacklogLimit(count, backlog_limit),
             on_failure=self._probe.discard_answer,
@@ -108,7 +108,7 @@ class Inbox:
         self.put = self._committer.put
         """Return a Receipt once a delivery is on stable storage; see Committer.put."""
         self.put_async = self._committer.put_async
-        """The same for a coroutine."""
+        """Return the Receipt to a coroutine; see Committer.put_async."""
 
     def _reset_in_child(self) -> None:
         self.held.clear()  # those are the parent's
@@ -145,7 +145,7 @@ class Inbox:
         return self.database.is_missing
 
     def now(self) -> datetime:
-        """Return the time by which all that it stores goes; on a server it may take a round trip.
+        """Return the time of the inbox's clock, which all times in it are from; may ask the server for it.
 
         Raises InboxUnavailable.
         """
@@ -204,7 +204,7 @@ class Inbox:
             return handler_lists.read_live_lists(connection, now)
 
     def waits_since(self, types: TypeFilter) -> datetime | None:
-        """Return when the oldest unread delivery came that is of none of these types; None without one."""
+        """Return when the oldest unread delivery of none of these types was received; None without one."""
         with self.database.read(checked=False) as connection:
             return handler_lists.waits_since(connection, types)
 
@@ -220,7 +220,7 @@ class Inbox:
     ) -> tuple[Unread, NextTimes]:
         """Return what an engine has to do: unread deliveries of these types, and when runs are due.
 
-        Of one delivery, of any type, if `only` names it. It has no runs while it is unread. `limits` are
+        With `only`, look at that delivery alone, of any type. It has no runs while it is unread. `limits` are
         those of handlers, by the names that their runs are stored under. Processes that were seen since
         `alive_since` are alive. The engine's transaction checks the schema.
         """
@@ -247,7 +247,7 @@ class Inbox:
     ) -> tuple[list[PendingDelivery], NextTimes]:
         """Return deliveries that should be in progress, and when further ones should be.
 
-        Of these types where they are unread, and with runs under names that `which` says.
+        Unread ones are of these types, and the others have runs under names that `which` accepts.
         """
         with self.database.read() as connection:
             times = due.next_times(connection, limits).of(which)
@@ -285,7 +285,7 @@ class Inbox:
                 failpoints.reach(f"after_{step}")
 
     def count_skipped(self, unplanned: Collection[int], unsettled: Collection[Lease]) -> int:
-        """Count what a transaction has not changed although no other had before: the database skipped it.
+        """Count the rows that no transaction has changed although one should have: the database skipped them.
 
         `unplanned` are deliveries that it left out, `unsettled` leases that it found lost.
         """

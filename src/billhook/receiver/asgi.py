@@ -271,7 +271,7 @@ class AsgiApp:
     def _call_flask(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         # The server marks the end of a body without a length, and Werkzeug reads such a body only if told so.
         environ["wsgi.input_terminated"] = True
-        if _GIVEN_UP in environ["asgi.scope"]:
+        if environ["asgi.scope"].get(_GIVEN_UP):
             return ()
         return self.flask_app(environ, start_response)
 

@@ -13,7 +13,7 @@ from billhook.engines.lease_table import LeaseTable
 from billhook.engines.pacing import FIRST_ROWS
 from billhook.events import CustomerCreated, PingTest, sample
 from billhook.extension import get_state
-from billhook.inbox import Lease
+from billhook.inbox import InboxTransaction, Lease
 from support.apps import inbox_at
 from support.engines import handling
 from support.inbox_view import NOON, change, incoming, rows, value
@@ -120,6 +120,114 @@ def test_at_a_renewal_a_worker_keeps_as_many_queued_runs_as_ended_since_the_last
     worker.close()
 
     assert len(worker._leases.runs) == THREADS + 1
+
+
+def test_closing_a_worker_ends_the_threads_of_its_handlers(running):
+    worker = get_state(running(Handlers(), start_now=False)).worker(THREADS)
+    threads = [each.thread for each in worker._handlers._threads]
+
+    worker.close()
+
+    for thread in threads:
+        thread.join(20)
+    assert [thread.is_alive() for thread in threads] == [False] * THREADS
+
+
+def test_a_worker_that_stops_does_not_poll_for_runs_that_it_leaves(running):
+    """Else it would poll without a pause while its last handlers run."""
+    state = get_state(running(Handlers(), start_now=False))
+    planned(state.inbox, "h")
+    worker = state.worker(THREADS)
+    worker.stop()
+
+    pause = worker._poll()
+    worker.close()
+
+    assert pause > 1.0
+
+
+def test_a_worker_whose_inbox_is_closed_waits_for_no_handler(running):
+    """It could not write the result, and would use a processor until the end of its grace."""
+    may_end = threading.Event()
+    handlers = handling(lambda event: may_end.wait(60), name="h")
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    get_state(app).inbox.put(incoming("m"))
+    worker = get_state(app).worker(THREADS)
+    worker._poll()
+    held = len(worker._leases.runs)
+    worker.detach()
+
+    began = time.monotonic()
+    worker._drain(20.0)
+    took = time.monotonic() - began
+    may_end.set()
+    worker.close()
+
+    assert (held, took < 10) == (1, True)
+
+
+def test_only_what_a_transaction_has_left_unchanged_is_read_again(running, monkeypatch):
+    """A database that skips an update says nothing; else a poll costs no look at what it wrote."""
+    app, looks = running(handling(lambda event: None, name="h"), start_now=False), []
+    inbox = get_state(app).inbox
+    monkeypatch.setattr(inbox, "count_skipped", lambda *what: looks.append(what) or 0)
+    delivery_id = inbox.put(incoming("m")).delivery_id
+    worker = get_state(app).worker(THREADS)
+    with monkeypatch.context() as skipping:
+        skipping.setattr(InboxTransaction, "plan", lambda *_: [])
+        worker._poll()
+
+    until(lambda: worker._poll() is not None and count(app, "succeeded") == 1)
+    worker.close()
+
+    assert looks == [({delivery_id}, set())]
+
+
+def test_runs_are_written_as_claimed_when_they_are_made(running, monkeypatch):
+    """Made due and then claimed, each would cost a write more."""
+    app, plan, left = (
+        running(handling(lambda event: None, name="h"), start_now=False),
+        InboxTransaction.plan,
+        [],
+    )
+
+    def noting(transaction, *plans):
+        planned_here = plan(transaction, *plans)
+        left.append(len(transaction.left_to_claim))
+        return planned_here
+
+    monkeypatch.setattr(InboxTransaction, "plan", noting)
+    get_state(app).inbox.put(incoming("m"))
+    worker = get_state(app).worker(THREADS)
+
+    worker._poll()
+    worker.close()
+
+    assert left == [1]
+
+
+def test_a_worker_sleeps_while_it_gathers_work(running):
+    worker = get_state(running(Handlers(), start_now=False)).worker(THREADS)
+    worker._next_poll_at = time.monotonic() + 0.3
+
+    began = time.thread_time()
+    worker._sleep(0.0)
+    used = time.thread_time() - began
+    worker.close()
+
+    assert time.monotonic() >= worker._next_poll_at
+    assert used < 0.1
+
+
+def test_a_poll_without_work_wakes_nothing_up(running):
+    """Else an idle worker would poll again at once, for ever."""
+    worker = get_state(running(Handlers(), start_now=False)).worker(THREADS)
+
+    worker._poll()
+    is_set = worker._wakeup._is_set
+    worker.close()
+
+    assert not is_set
 
 
 @pytest.mark.parametrize(("commit_seconds", "longest"), [(60.0, 5.0), (0.0, 0.0)])

@@ -17,11 +17,13 @@ from pydantic import field_validator
 from billhook import Handlers
 from billhook.basics.type_names import types_read
 from billhook.engines import handler_pool, reading
+from billhook.engines.pacing import READING_LOCKED_SECONDS
+from billhook.engines.readers import READERS
 from billhook.errors import ConfigError, InvalidPayload
 from billhook.events import EVENT_TYPES, PingTest
 from billhook.events.base import Event, _registered
 from billhook.extension import get_state
-from billhook.inbox import Counted
+from billhook.inbox import Counted, NextTimes
 from billhook.inbox.operating.operations import discard, erase, replay
 from support.apps import deliver, inbox_at
 from support.engines import (
@@ -518,6 +520,58 @@ def test_a_model_that_hangs_holds_up_nothing_else(own, running):
     assert len([key for key in own.read if key in keys]) == 3
     own.open.set()
     until(lambda: len(own.calls) == 7)
+
+
+def test_a_reading_that_is_renewed_leaves_the_window_of_handlers_as_it_is(own, running):
+    """A slow model does not say that handlers are slow."""
+    app = running(own.handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    own.hangs("hangs")
+    order(app, "hangs")
+    worker = get_state(app).worker(2)
+    worker._poll()
+    worker._leases.window, worker._leases._renew_at = 64, 0.0
+    held = len(worker._leases.readings)
+
+    worker._poll()
+    own.open.set()
+    worker.close()
+
+    assert (held, worker._leases.window) == (1, 64)
+
+
+def test_at_a_renewal_readings_that_wait_for_a_thread_are_left_to_other_workers(own, running, monkeypatch):
+    app = running(own.handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    keys = [f"hangs-{number}" for number in range(READERS + 2)]
+    own.hangs(*keys)
+    for key in keys:
+        order(app, key)
+    worker, released = get_state(app).worker(2), []
+    worker._own_readers._most["reading Order"] = len(keys)  # as after quick ones
+    until(lambda: worker._poll() is not None and len(worker._leases.readings) == len(keys))
+    until(lambda: len(own.read) == READERS)
+    worker._leases._renew_at = 0.0
+    release = worker._leases.release_later
+    monkeypatch.setattr(worker._leases, "release_later", lambda runs: released.extend(runs) or release(runs))
+
+    worker._poll()
+    own.open.set()
+    worker.close()
+
+    assert len(released) == 2
+
+
+@pytest.mark.parametrize(("due_in", "expected"), [(1.0, 1.0), (-1.0, READING_LOCKED_SECONDS)])
+def test_a_worker_sleeps_until_a_reading_is_due_and_soon_tries_one_again_that_was_locked(
+    own, running, due_in, expected
+):
+    worker = get_state(running(own.handlers, start_now=False)).worker(2)
+    now = worker._dispatcher.clock.now()
+    due_at = now + timedelta(seconds=due_in)
+
+    seconds = worker._seconds_to_sleep(NextTimes(due_at, None, due={"reading Order": due_at}), now)
+    worker.close()
+
+    assert seconds == expected
 
 
 def test_in_the_threads_of_handlers_a_model_that_hangs_would_hold_them_up(own, running):

@@ -127,6 +127,21 @@ def test_a_body_in_tiny_pieces_takes_little_more_memory_than_its_size(flask_app,
     assert peak < 10 * size  # in a list of pieces it is thirty times the size
 
 
+class Uncopied(bytes):
+    """The first piece of a body: it raises where the next is added by making a new body of both."""
+
+    def __add__(self, other):
+        raise AssertionError("copied")
+
+
+def test_the_pieces_of_a_body_are_added_without_a_copy_for_each(application):
+    messages = pieces(Uncopied(b'{"a"'), b":1", b"}")
+
+    status, _, _ = asyncio.run(ask(application, headers=signed(b'{"a":1}'), messages=messages))
+
+    assert status == 200
+
+
 def test_a_target_that_is_no_path_goes_to_the_flask_app(application):
     status, _, _ = asyncio.run(ask(application, "OPTIONS", path="*", headers=signed()))
 

@@ -8,7 +8,7 @@ from typing import Any
 from billhook.engines.messages.broker import BROKER_TIMEOUT_SECONDS, TASK, Broker
 
 ASK_SECONDS = 1.0
-"""How long workers are waited for that are asked something."""
+"""How long to wait for the answers of the workers."""
 
 
 class CeleryBroker(Broker):
@@ -32,12 +32,12 @@ class CeleryBroker(Broker):
         )
 
     def queue_length(self) -> int:
-        """Return the messages, of any task, in the queue that the task is routed to."""
+        """Return how many messages, of any task, are in the queue that the task is routed to."""
         producer, queue = self._open(), self._queue()
         return 0 if queue is None else int(queue(producer.channel).queue_declare().message_count)
 
     def queue_name(self) -> str | None:
-        """Return the name of that queue; None where only the broker knows it."""
+        """Return the name of the queue that the task is routed to; None where only the broker knows it."""
         queue = self._queue()
         return None if queue is None else str(queue.name)
 
@@ -49,7 +49,8 @@ class CeleryBroker(Broker):
     def ask_workers(self) -> tuple[dict[str, list[str]], list[int]]:
         """Return the queues that each worker consumes, by its name, and the process ids of the workers.
 
-        Of those that answer within ASK_SECONDS. It has a connection of its own meanwhile.
+        Leave out workers that do not answer within ASK_SECONDS. The question is sent over a connection of its
+        own.
         """
         connection = self._connect()
         try:

@@ -8,8 +8,8 @@ unclaimed:
     30 s  it is still unclaimed, and the message is sent again: the workers are asked for the first time
     50 s  the second time: one warning, and the condition `no-consumer` while it lasts
 
-A worker of the pool solo answers between two tasks. So they are believed only if each one that the inbox
-knows has answered, by its process id: one that is busy, or away, is no reason for a warning.
+A worker with the pool `solo` answers only between two tasks. So the answers count only if every worker
+that the inbox knows has answered, by its process id: that one is busy or away is no reason for a warning.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from billhook.logs import fields
 logger = logging.getLogger("billhook.engines")
 
 LOOK_SECONDS = 20.0
-"""Between two times that workers are asked; a restart takes less."""
+"""The pause between two questions to the workers; a worker restarts in less time."""
 
 
 class Answers(NamedTuple):
-    """What the workers say that answered: the queues that each consumes, and whether all have answered."""
+    """The answers of the workers: the queues that each one consumes, and whether every one has answered."""
 
     queues: Mapping[str, Collection[str]]
     complete: bool
@@ -72,7 +72,10 @@ class ConsumerWatch:
         self._times = 0
 
     def look(self, now: datetime, *, is_unclaimed: bool) -> None:
-        """Ask if it is time to, and warn; `is_unclaimed`: a message was sent again, in vain."""
+        """Ask the workers if it is time to, and warn if none consumes the queue.
+
+        `is_unclaimed`: a delivery is unclaimed although its message was sent again.
+        """
         if not is_unclaimed:
             self._times = 0
             return

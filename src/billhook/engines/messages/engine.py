@@ -136,7 +136,7 @@ def handle_message(
 ) -> None:
     """Handle the delivery that a message names. It never raises: each message is acknowledged.
 
-    `ends`: this process ends soon, so that what it publishes is waited for a little.
+    `ends`: this process ends soon, so it waits a little until its own messages are published.
     """
     if engine is None:
         logger.error("received a message for a closed billhook: its delivery stays in the inbox")

@@ -1,4 +1,4 @@
-"""Find what a user's app has of a queue: by an option that names it, or among the Flask extensions."""
+"""Find the user's object for a queue, such as a Celery app: by an option, or among the Flask extensions."""
 
 from __future__ import annotations
 

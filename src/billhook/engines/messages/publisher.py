@@ -22,7 +22,7 @@ from billhook.logs import fields
 logger = logging.getLogger("billhook.engines")
 
 QUEUE_LIMIT = 10_000
-"""Ids that wait to be published; with more, the broker is down or slower than the receiver."""
+"""How many ids may wait to be published; if more do, the broker is down or slower than the receiver."""
 INBOX_PAUSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 5.0
 STOP_SECONDS = 2.0
@@ -122,7 +122,7 @@ class Publisher:
             self._broker.close()
 
     def _next(self) -> int | None:
-        """Wait for the next id; return None when a sweep is due, or another method has something new."""
+        """Wait for the next id; return None when a sweep is due, or the thread is to stop."""
         try:
             left = None if self._sweep is None else max(0.0, self._sweep_at - time.monotonic())
             return self._ids.get(timeout=left)

@@ -23,7 +23,7 @@ SWEEP_SECONDS = 2.0
 BUSY_SECONDS = 0.1
 """The pause after a sweep that found as many deliveries as it may read, and published some."""
 UNREAD_AFTER = timedelta(seconds=1)
-"""The age of an unplanned delivery from which its message may be lost."""
+"""How old an unplanned delivery is when its message may have been lost."""
 REPUBLISH_SECONDS = 30.0
 """Until the message of a delivery is sent again; doubled each time."""
 MAX_REPUBLISH_SECONDS = 3600.0
@@ -43,14 +43,14 @@ class Sweeper:
         # When to publish again what is pending since then, and the pause after that.
         self._published: dict[tuple[int, datetime], tuple[float, float]] = {}
         self.is_unclaimed = False
-        """Whether a delivery was pending at the last sweep whose message was sent again, in vain so far."""
+        """Whether the last sweep found a delivery still pending although its message was sent again."""
 
     def sweep(self, queue_length: Callable[[], int], publish: Callable[[int], None]) -> float:
         """Publish what should be in progress by now, the longest waiting first.
 
         Return the seconds until the next sweep. `queue_length` is called only when it makes a difference.
-        What it and `publish` raise ends the sweep. Raises InboxUnavailable: workers have used up messages in
-        vain then, so that the next sweep publishes all that is pending.
+        An error of it or of `publish` ends the sweep. Raises InboxUnavailable: workers have then used up
+        messages without effect, so the next sweep publishes all that is pending.
         """
         try:
             return self._sweep(queue_length, publish)

@@ -56,7 +56,7 @@ class RQBroker(Broker):
         self._queue.enqueue_call(f"{__name__}.handle", (delivery_id,), **how)
 
     def queue_length(self) -> int:
-        """Return the messages that wait in the queue."""
+        """Return how many messages wait in the queue."""
         return int(self._queue.count)
 
     def disconnect(self) -> None:

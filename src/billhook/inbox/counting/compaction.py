@@ -24,7 +24,7 @@ from billhook.inbox.tables.schema import hourly_count
 _LIMIT = 2_000
 """Rows that are merged in one transaction."""
 _HOURS = 24
-"""Hours that are looked at for it."""
+"""How many hours one transaction looks at."""
 
 
 def compact(connection: Connection, now: datetime) -> int:

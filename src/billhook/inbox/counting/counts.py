@@ -80,17 +80,18 @@ DURATION_BOUNDS = (
 """The upper bounds of the steps of duration in seconds; the last step, beyond them, has none."""
 NO_DURATION = -1
 OF_ISSUE = "issue"
-"""What hourly counts have that have an issue's fingerprint as cause: failures that were deleted."""
+"""What is counted with the fingerprint of an issue as cause: failures whose rows were deleted."""
 _SHARES = 2**20
 """Durations are summed in these parts, of a microsecond: such a sum is exact up to 272 years, in any order.
 Others would fall by a rounding error when rows are merged, and Prometheus takes a fall for a restart."""
 HOURS_KEPT_FOR = timedelta(days=3)
 ACCEPTED_HOURS_KEPT_FOR = timedelta(days=31)
-"""Of accepted deliveries: their gaps tell when a type has stopped coming (see inbox.watching.silence)."""
+"""How long hours of accepted deliveries are kept. Their gaps tell when a type has stopped coming: see
+inbox.watching.silence."""
 KEPT_FOR = timedelta(days=396)
 """How long counts are kept by day: 13 months."""
 BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
-"""The hour of what is older: one sum each, so that the sum over all time never falls."""
+"""The hour of all that is older, with one sum for each key, so that the sum over all time never falls."""
 ROWS_READ = 25_000
 """How many rows of a table are read for figures by the minute, so that a page of them is quick."""
 _STEP_LIMIT = 2_000
@@ -196,10 +197,10 @@ class Watermark(NamedTuple):
     """
 
     finished_at: datetime
-    """Of runs: one that finishes at this time, or later, is not counted yet."""
+    """Up to where runs are counted: one that finishes at this time, or later, is not."""
     delivery_id: int
     quarantined_id: int
-    """Of quarantined deliveries: no delivery up to this id is unread, so that no more of them can be."""
+    """Up to where quarantined deliveries are counted: none up to this id is unread, so no more can follow."""
     failure_id: int
 
 
@@ -215,12 +216,12 @@ def read_counts(
     *,
     by_minute: bool = False,
 ) -> Counts:
-    """Return what happened by these labels, in the hourly counts and in newer rows; other labels are empty.
+    """Return what happened by these labels, from hourly counts and newer rows; other labels are empty.
 
-    Of a handler under the name that it has now, what is counted under its former names included.
+    A handler is under its present name, with what was counted under its former names.
 
-    By the minute only what has rows is known, of the newest ROWS_READ of each table: the `hour` of a key is a
-    minute then.
+    By the minute, only things that have rows are known, from the newest ROWS_READ rows of each table. The
+    `hour` of a key is a minute then.
     """
     if by_minute:
         rows = _BY_MINUTE
@@ -282,9 +283,10 @@ def keeping(
 def count_quarantined_again(
     connection: Connection, delivery_ids: Collection[int], known_types: Collection[str] | None
 ) -> None:
-    """Count those of the quarantined deliveries that the watermark has passed: it counts each only once.
+    """Count those of the deliveries, which were just quarantined, that the watermark has passed already.
 
-    They were quarantined, counted and replayed before. It does not pass them meanwhile: they are unread.
+    They were quarantined and counted before, and then replayed. The watermark counts each id only once, as it
+    passes, and passes no unread delivery: so all others are still to be counted.
     """
     passed = _END._replace(quarantined_id=_watermark(connection).quarantined_id)
     values = _between(_END._replace(quarantined_id=0), passed) | {"delivery_ids": [*delivery_ids]}
@@ -297,7 +299,7 @@ def above_watermark(connection: Connection, now: datetime) -> datetime:
 
 
 def as_above_watermark(moment: ColumnElement[datetime]) -> ColumnElement[datetime]:
-    """Return the same as an expression; of a NULL it is NULL."""
+    """Return the time of `above_watermark` as an SQL expression; NULL remains NULL."""
     first = select(watermark.c.finished_at).scalar_subquery()
     return case((moment < first, first), else_=moment)
 

@@ -15,7 +15,7 @@ from billhook.inbox.tables.schema import hourly_count
 
 _UNCONSUMED = "unconsumed"
 _NOTED_FOR = timedelta(seconds=60)
-"""Two notes, and the seconds until each of them is written, may be missing."""
+"""For how long a note holds: the next two, and the seconds until each of them is written, may be missing."""
 
 
 def unconsumed_key(queue: str, at: datetime) -> CountKey:

@@ -32,7 +32,7 @@ def transaction(
 ) -> Iterator[Connection]:
     """Open a transaction with the locks of counts, of these deliveries, and of their order or `any_order`.
 
-    Locked before reading: a worker may be settling them. For a `dry_run` open a snapshot.
+    It locks before anything is read, as a worker may be settling them. For a `dry_run` it is a snapshot.
     """
     with inbox.database.read() if dry_run else inbox.database.write() as connection:
         if not dry_run:

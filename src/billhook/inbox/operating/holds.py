@@ -11,7 +11,7 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.tables.schema import worker
 
 HOLDABLE = (THREAD.name, WORKER.name)
-"""The engines whose workers poll the inbox. Those of a broker are held by the broker's own commands."""
+"""The engines whose workers poll the inbox. Workers of a broker are held by the broker's own commands."""
 
 
 def hold_worker(inbox: Inbox, owner: str, now: datetime) -> bool:

@@ -111,18 +111,21 @@ def replay(
 ) -> ReplayResult:
     """Replay these deliveries; call `inbox.waker.wake()` after the last batch.
 
-    A quarantined delivery, and one without runs, is planned again. Of the others the failed runs become due:
-    dead ones, and those that wait for a retry; with `handler` its own in any finished state, under former
-    names too, or `only_failed` ones; with `all_handlers` every finished run. Attempts start at 0. A run that
-    is running or waits in its order is left alone; an ordered one goes back to its place, or is discarded
-    again where only the newest counts and a newer one is unfinished. `backfill` makes first runs. With
-    `as_type` deliveries
-    without runs are planned again as this type; with `type_field` those without a type are, as the type in
-    this field of their bodies, but for conflicts. Without both a delivery without a type is left alone,
-    unless it has a field to be read again. `due` returns when the run of an index in this batch is due, by
-    default `now`: for a rate that holds without a process that waits. A run whose handler `is_missing` stays
-    as it is: each attempt would fail. No run is called `not_before` a time; a delivery without runs is then
-    left as it is.
+    A quarantined delivery, and one without runs, is planned again. Of other deliveries, runs become due with
+    0 attempts: dead ones, and those that wait for a retry. With `handler`, its runs in any finished state do,
+    under former names too, or with `only_failed` its failed ones; with `all_handlers`, every finished run.
+
+    A run that is running or waits in its order is left alone. An ordered run goes back to its place, or is
+    discarded again where only the newest counts and a newer one is unfinished. A run whose handler
+    `is_missing` stays as it is: each attempt would fail. `backfill` makes first runs.
+
+    With `as_type`, deliveries without runs are planned again as this type. With `type_field`, those without a
+    type are planned as the type in this field of their bodies, but for conflicts. Without both, a delivery
+    without a type is left alone, unless it has a field to be read again.
+
+    `due` returns when the run of an index in this batch is due, by default `now`: for a rate that holds
+    without a process that waits. No run is called `not_before` a time; deliveries without runs are left as
+    they are then.
     """
     # Before the transaction: what it calls may be the user's code.
     first = _first_runs(inbox, delivery_ids, handler, backfill) if handler and backfill else {}
@@ -220,7 +223,7 @@ def store_edited(inbox: Inbox, edited: StoredDelivery, planned: RunPlan, origina
 
 
 def _to_read_anew(connection: Connection, states: Mapping[int, DeliveryState]) -> list[int]:
-    """Return those without runs: quarantined, or done because they had no handler."""
+    """Return the deliveries without runs: quarantined, or done because they had no handler."""
     unheard = (DeliveryState.QUARANTINED, DeliveryState.DONE)
     candidates = [one for one, state in states.items() if state in unheard]
     has_run = exists().where(run.c.delivery_id == delivery.c.id)
@@ -231,7 +234,7 @@ def _to_read_anew(connection: Connection, states: Mapping[int, DeliveryState]) -
 def _without_run(
     connection: Connection, states: Mapping[int, DeliveryState], handler: str
 ) -> dict[int, list[str]]:
-    """Return the deliveries that were read and have no run of this handler, with those that they have."""
+    """Return the deliveries that were read and have no run of this handler, each with the handlers it has."""
     handled = [delivery_id for delivery_id, state in states.items() if state in _HANDLED]
     names: dict[int, list[str]] = {delivery_id: [] for delivery_id in handled}
     of_these = select(run.c.delivery_id, run.c.handler).where(in_values(run.c.delivery_id, handled))
@@ -320,7 +323,7 @@ def _make_due(
 
 
 def _to_wait(again: Sequence[Any]) -> list[Any]:
-    """Return the ordered runs of these, but those that are due already: they have their place."""
+    """Return those of the runs that are ordered and not due: a run that is due has its place already."""
     return [row for row in again if row.order_key is not None and row.state != RunState.DUE.value]
 
 
@@ -361,7 +364,7 @@ def _discard(
     *,
     dry_run: bool = False,
 ) -> DiscardResult:
-    """Do the same in a transaction that holds the locks of counts, of these deliveries and of their order."""
+    """Discard them in a transaction with the locks of counts, of these deliveries and of their order."""
     states = states_of(connection, delivery_ids, *_UNHANDLED, DeliveryState.PLANNED, DeliveryState.DEAD)
     unhandled = [one for one, state in states.items() if state in _UNHANDLED]
     planned = [one for one, state in states.items() if state is DeliveryState.PLANNED]

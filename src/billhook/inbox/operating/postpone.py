@@ -43,11 +43,11 @@ def postpone(
     handler: str | None = None,
     dry_run: bool = False,
 ) -> PostponeResult:
-    """Have the runs of these deliveries not called before a time; of one handler if it is named.
+    """Postpone the runs of these deliveries to a time, or only those of one handler if it is named.
 
-    Those that are due, retried later, or wait in their order. At a time that has passed they are due at once,
-    in their order; call `inbox.waker.wake()` after the last batch. What runs now, is finished, or is not read
-    yet stays as it is, and so does a retry that is later.
+    This changes runs that are due, retried later, or wait in their order. If the time has passed they are
+    due at once, in their order; call `inbox.waker.wake()` after the last batch. What runs now, is finished,
+    or is not read yet stays as it is, and so does a retry that is later.
     """
     with transaction(inbox, delivery_ids, dry_run=dry_run) as connection:
         which = [in_values(run.c.delivery_id, delivery_ids), in_states(run.c.state, *_UNFINISHED)]

@@ -47,10 +47,10 @@ def take_over(
 ) -> ReplayResult:
     """Rename the runs that these deliveries have of `handler`, and make them due; wake workers afterwards.
 
-    All but those that are running, or `only_failed` ones. Also those under its former names, unless these
-    are of `to`: then what is stored under this name. A delivery that has a run of `to`, under any of
-    `to_names`, keeps both as they are. `options` are those of a first run of `to`. None is called
-    `not_before` a time.
+    Running runs are left alone; `only_failed` leaves all but failed ones. Runs under the former names of
+    `handler` are renamed too, unless `handler` is a former name of `to`: then only runs under this very name.
+    A delivery that has a run of `to`, under any of `to_names`, keeps both as they are. `options` are those of
+    a first run of `to`. None is called `not_before` a time.
     """
     with inbox.database.read() as connection:
         names = stored_names(connection)

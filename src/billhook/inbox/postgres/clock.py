@@ -22,7 +22,7 @@ logger = logging.getLogger("billhook.inbox")
 # A number, and in binary, so with parameters, if none: as text it has fewer digits by extra_float_digits.
 SERVER_TIME = "SELECT CAST(extract(epoch FROM pg_catalog.clock_timestamp()) AS double precision)"
 EVERY_SECONDS = 10.0
-"""Between two measurements, at most while there are transactions: a worker registers itself every 20 s."""
+"""The time between two measurements, while there are transactions: a worker has one every 20 s at least."""
 _BOOT_TIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """It goes on while the machine sleeps; elsewhere than on Linux the monotonic clock does."""
 _uptime = partial(time.clock_gettime, _BOOT_TIME)

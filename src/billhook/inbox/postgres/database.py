@@ -285,7 +285,7 @@ class PostgresDatabase(Database):
         )
 
     def restore(self, backup: Path, progress: Callable[[int, int], None]) -> NoReturn:
-        """Raise the same."""
+        """Raise ConfigError with the PostgreSQL command that does it."""
         del progress
         self.check_restore(backup)
 

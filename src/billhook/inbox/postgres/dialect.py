@@ -27,11 +27,10 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import ARRAY, JSON
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
-from billhook.inbox.tables import locks
-from billhook.inbox.tables.dialect import FirstRuns, InboxDialect, RunUpdate
+from billhook.inbox.tables.dialect import FirstRuns, InboxDialect, RunUpdate, json_text
 from billhook.inbox.tables.records import RunPlan, RunResult
 from billhook.inbox.tables.schema import delivery, run, watermark
-from billhook.inbox.tables.sql import TextOfTables, in_parameter, json_text, name_of
+from billhook.inbox.tables.sql import TextOfTables, in_parameter, name_of
 
 _COUNTS = 0x636E7473  # "cnts"
 # Of this inbox, by the number of its table: what moves the watermark only tries to take it, and another inbox
@@ -103,7 +102,7 @@ class PostgresDialect(InboxDialect):
     hour = "date_trunc('hour', {}, 'UTC')"
     minute = "date_trunc('minute', {}, 'UTC')"
     by_index = ""
-    """It takes the two conditions for a rare coincidence, and would read all rows."""
+    """Empty: by both conditions PostgreSQL would expect few rows, and read the whole table."""
 
     def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
         """Return the type of an array."""
@@ -186,9 +185,9 @@ class PostgresDialect(InboxDialect):
         """Hold the lock of ordered runs, if one is ordered, and then the deliveries."""
         delivery_ids = {each.delivery_id for each in results} | {each.delivery_id for each in plans}
         if any(each.options for each in plans) or any(each.ordered for each in results):
-            locks.lock_order(connection)
+            self.hold(connection, "order")
         if results or len(delivery_ids) > 1:  # a plan alone locks its delivery itself
-            locks.lock_deliveries(connection, delivery_ids)
+            self.hold(connection, "deliveries", delivery_ids)
 
     def writers(
         self, connection: Connection, tables: Sequence[Table], now: datetime

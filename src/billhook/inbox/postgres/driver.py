@@ -79,7 +79,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
     """
 
     def adopt(self, settings: Mapping[str, str], *, is_session: bool) -> None:
-        """Have these settings: once, where the session is ours, and else in each transaction.
+        """Use these settings: set them once if the session is ours, else in each transaction.
 
         It is ours if the server's process is the one that the connection was told of at its start, for which
         a pooler names a number of its own; or if `is_session` says so.
@@ -196,7 +196,7 @@ def check_encoding(connection: Connection, place: str) -> None:
 
 
 def reason(error: BaseException | None) -> str:
-    """Return the error in one line. Not the server's DETAIL, which may show a row, and so a body."""
+    """Return the error in one line, without the server's DETAIL, which may show a row, and so a body."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return " ".join((primary or str(error)).split())
 

@@ -20,15 +20,15 @@ from billhook.inbox.watching.issues import Issue
 from billhook.inbox.watching.occurrences import IssueKind
 
 COMPARED = 200
-"""The most deliveries of each side."""
+"""How many deliveries of each side are compared at most."""
 _ATTEMPTS_READ = 4 * COMPARED
-"""The newest attempts that failed: several may be of one delivery."""
+"""How many of the newest failed attempts are read: several may be of one delivery."""
 _LOOKED_BACK = 200_000
-"""How many deliveries before the newest that failed those that succeeded are looked for, by an index."""
+"""In how many deliveries before the newest failed one successful ones are looked for, by an index."""
 LARGEST_BODY = 64 * 1024
-"""In bytes: a larger body is not read."""
+"""The size in bytes above which a body is not read."""
 MOST_BYTES = 1024 * 1024
-"""Of the bodies of each side together, the newest first."""
+"""How many bytes of bodies are read of each side, the newest first."""
 
 
 class ComparedDelivery(NamedTuple):

@@ -35,7 +35,7 @@ BATCH = 200
 POLL_SECONDS = 2.0
 """How long a delivery may lie unseen by a follower if its notification was lost."""
 NO_LISTENER_SECONDS = 0.5
-"""The same for a follower that cannot be notified."""
+"""How long a delivery may lie unseen by a follower that cannot be notified."""
 _MOST_FOUND = 500
 _LATE_SECONDS = 70.0
 """How long after a higher id a lower one may be committed: longer than BILLHOOK_DEADLINE_SECONDS may be."""
@@ -209,7 +209,7 @@ def summaries(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliverySummary
 
 
 def _summary(row: Sequence[Any]) -> DeliverySummary:
-    """Make it of the columns of _SUMMARY and the identifiers, which others may follow."""
+    """Make a summary of a row: the columns of _SUMMARY, the identifiers, and any others behind them."""
     end = len(_SUMMARY)
     values: list[Any] = [*row[:end], tuple(filter(None, row[end : end + len(IDENTIFIERS)]))]
     return DeliverySummary(*values)

@@ -1,6 +1,6 @@
 """Find the deliveries related to one, and its neighbours in a list; read and search the bodies of many.
 
-Related are deliveries by order key, key or content.
+Two deliveries are related by order key, key or content.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ class ReadBody(NamedTuple):
     state: str
     body: bytes
     type_field: str | None = None
-    """With it and without a type: where the type is in the body, which no worker has read yet."""
+    """Where the type is in the body. If `event_type` is empty too, no worker has read it there yet."""
 
 
 def read_bodies(inbox: Inbox, event_types: Collection[str], since: datetime) -> Iterator[ReadBody]:
     """Yield the bodies of deliveries of these types received since then, oldest first.
 
-    Those whose type is in the body, and not read yet, are among them.
-    A batch is in memory at a time, and no transaction is open while the caller works.
+    Deliveries whose type is in the body and unread are yielded too: they may be of these types. A batch is in
+    memory at a time, and no transaction is open while the caller works.
     """
     columns = (
         *(delivery.c.id, delivery.c.event_type, delivery.c.state, delivery.c.body),

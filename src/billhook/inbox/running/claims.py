@@ -67,8 +67,8 @@ def find_due(
 ) -> list[Any]:
     """Lock and return due runs, as many of each handler as it has capacity for; the longest waiting first.
 
-    Those of one delivery if `only` names it; `suspects` among them, or none; none of `held` leases, whose
-    attempts this process has under way.
+    With `only`, runs of that delivery alone; with `suspects`, suspects too. Runs of the leases in `held` are
+    left out: their attempts are under way in this process.
     """
     values: dict[str, Any] = {"now": now, "of_delivery": only}
     found = _find(connection, capacities, values, of_one=only is not None, suspects=suspects)
@@ -103,8 +103,8 @@ def find_suspect(
 ) -> list[Any]:
     """Lock and return the due suspect to be tried next, if there is one, of a handler that has capacity.
 
-    First those with the fewest attempts that count; those that were lost beside other runs come last. None
-    of `held` leases, whose attempts this process has under way.
+    First those with the fewest attempts that count; those that were lost beside other runs come last. Runs
+    of the leases in `held` are left out: their attempts are under way in this process.
     """
     values = {
         "now": now,
@@ -129,7 +129,7 @@ def _due_of_handlers(
 ) -> Select[Any]:
     """Build the statement that locks and returns the first due runs of some handlers, `capacity` of each.
 
-    By their index alone: no body is read for a row that is skipped.
+    It looks them up in the index alone: no body is read for a row that is skipped.
     """
 
     def first(table: FromClause, name: ColumnElement[str], columns: Sequence[Any]) -> Select[Any]:

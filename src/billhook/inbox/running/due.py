@@ -70,7 +70,7 @@ class NextTimes(NamedTuple):
     due: Mapping[str, datetime] = {}
     """When the first run of each handler may be claimed, by the name that it is stored under."""
     suspects: Mapping[str, datetime] = {}
-    """The same of suspects."""
+    """When the first suspect of each handler may be claimed, likewise."""
     held: frozenset[str] = frozenset()
     """The owners that an operator holds: they start no run."""
 
@@ -170,7 +170,7 @@ def _unless_limited(
     due: Mapping[str, datetime],
     limits: Mapping[str, HandlerLimits],
 ) -> dict[str, datetime]:
-    """Return when runs are due of those handlers that are not paused, and may start more."""
+    """Leave out handlers that are paused or have no capacity; return when the others have due runs."""
     paused = {own_name(limits, name) for name in found["paused"]}
     busy = names_at_limit(connection, limits, due)
     startable = {}
@@ -280,10 +280,10 @@ FARTHEST = timedelta(days=62)
 
 
 def reset_far_due_times(connection: Connection, names: Iterable[str], now: datetime) -> None:
-    """Make due what is due later than any wait may take, or not before the time that was named for it.
+    """Make runs due whose due time is further ahead than any wait: it was written while the clock was ahead.
 
-    It was written when the clock was ahead. Runs of the handlers of these names, which the index finds, and
-    suspects.
+    Looked at are suspects, and runs of the handlers of these names, by the index. A run that was postponed is
+    due at the time that was named for it.
     """
     # Not leases: this worker's own clock may be the one that is wrong.
     due = [and_(DUE_RUN, run.c.handler == name) for name in names]

@@ -49,14 +49,14 @@ _UNFINISHED = "unfinished"
 SHOWN_STATES = (*DeliveryStatus, _UNFINISHED)
 """What `state` may be: a status, or one of the first five, whichever it is."""
 STATES = (*SHOWN_STATES, DeliveryState.PLANNED)
-"""The same, with a state that is stored and shown as `waiting` to `retrying`."""
+"""SHOWN_STATES and `planned`, a stored state that is shown as `waiting` to `retrying`."""
 _SOURCES = TextOfTables(
     f"WITH RECURSIVE {distinct_values('sources', 'source', 'delivery', 'TRUE')} "  # noqa: S608 - constants
     "SELECT source FROM sources WHERE source IS NOT NULL"
 ).columns(delivery.c.source)
 """The names of all sources: the index of keys begins with the source."""
 _PARTS = (1_000, 4_000, 16_000, 40_000)
-"""How many matches of a search are read together; among them a page is found of one in a thousand."""
+"""How many matches of a search are read, part by part. They fill a page if one in a thousand is selected."""
 
 
 def _has_status(name: str) -> ColumnElement[bool]:
@@ -135,7 +135,7 @@ def _ended(
 ) -> ColumnElement[bool]:
     """Build the condition that an attempt ended in a time: of the handler's run, if one is named.
 
-    With a release, an attempt that this release made. By the indexes of both times, also for a release: it
+    With a release, an attempt that this release made. The indexes of both times serve, for a release too: it
     made none before it was first started. A run that is replayed has its last result's time only, and those
     of its failures.
     """
@@ -163,7 +163,7 @@ def has_failed_since(at: datetime) -> ColumnElement[bool]:
 def _failed(since: datetime, handler: str | None) -> ColumnElement[bool]:
     """Build the condition that a delivery has such a run: of the handler, if one is named.
 
-    By the indexes of both times: the failures that a dead run had may have been deleted.
+    It uses the indexes of both times, as the failures that a dead run had may have been deleted.
     """
     names = [] if handler is None else [has_name_of(run.c.handler, handler)]
     dead = select(run.c.delivery_id).where(FINISHED_RUN, run.c.finished_at >= since, DEAD_RUN, *names)

@@ -150,7 +150,7 @@ class HandlerList:
 
 
 class LiveList(NamedTuple):
-    """A list of live processes; when one planned or had nothing to, and since when there is always one.
+    """A list of live processes: when one last planned, or had nothing to, and since when there is always one.
 
     `is_held`: an operator holds each of these processes, so that none of them plans.
     """
@@ -163,10 +163,10 @@ class LiveList(NamedTuple):
 
 
 def list_number(connection: Connection, own: HandlerList, now: datetime) -> int:
-    """Return the number of a list, which is given one where it is seen for the first time.
+    """Return the number of a list; a list that is new here is given the next one.
 
-    Call it before the process is recorded as alive: where none is that has the list, its processes are alive
-    from now on.
+    Call it before the process is recorded as alive: if no live process has the list, its processes count as
+    alive from now on.
     """
     query = select(handler_list.c.id).where(handler_list.c.digest == own.digest)
     number: int | None = connection.execute(query).scalar()
@@ -251,7 +251,7 @@ class Lacking(NamedTuple):
 
 
 class ListNote(NamedTuple):
-    """What the inbox has to know of a plan: the list that plans, and what it planned without newer ones.
+    """What is recorded about plans: the list that made them, and what it planned in place of newer ones.
 
     `number` is None while it is known that the list plans; `missed` is by the numbers of the newer lists.
     """

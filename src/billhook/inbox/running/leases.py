@@ -30,7 +30,7 @@ from billhook.inbox.tables.states import RunState
 
 LOST = "the worker died, or was silent for longer than BILLHOOK_LEASE_SECONDS"
 NOT_CLAIMED: dict[str, Any] = {"queued": 0, "beside_others": 0}
-"""What the columns of a claim are without one; a run whose lease has expired keeps them."""
+"""The columns that a claim sets, as they are without a claim; a run whose lease has expired keeps them."""
 _EXPIRED_COLUMNS = (
     *(run.c.id, run.c.handler, run.c.attempts, run.c.worker, run.c.release_id),
     *(run.c.queued, run.c.runs_alone, run.c.beside_others, run.c.uncounted_attempts, run.c.postponements),

@@ -32,7 +32,7 @@ from billhook.inbox.tables.sql import in_states, in_values
 from billhook.inbox.tables.states import RunState
 
 BURST_SECONDS = 0.05
-"""The starts of this time may be made together: with a transaction for each, no rate could be high."""
+"""A rate's starts of this time may be made at once: with a transaction for each, no rate could be high."""
 PAUSED_COUNT = select(func.count()).where(IS_PAUSED).scalar_subquery()
 """How many handlers are paused: mostly none."""
 _PAUSED_HANDLERS = select(PRESENT_NAME).where(IS_PAUSED)
@@ -73,7 +73,7 @@ class Limiter:
     def _read(self, names: Collection[str]) -> dict[str, Row[Any]]:
         """Return the rows of these handlers by name; one that has none is given one.
 
-        Of one that newer code has renamed, the row of the name that it has there: it is one handler.
+        For a handler that newer code has renamed it is the row of the new name: they are one handler.
         """
         query = select(handler).where(in_values(handler.c.name, sorted(names)))
         found = {row.name: row for row in self.connection.execute(query)}
@@ -133,8 +133,8 @@ class Limiter:
     def admit(self, rows: Sequence[Row[Any]], idle: int | None) -> list[Row[Any]]:
         """Return those of the runs that may start, where a handler's runs are stored under several names.
 
-        First those whose starts are counted, of all handlers no more than `idle`: they must not wait for a
-        thread.
+        Runs whose starts are counted come first, at most `idle` of all handlers together: they must not
+        wait for a thread.
         """
         taken: Counter[str] = Counter()
         admitted: list[Row[Any]] = []
@@ -162,7 +162,7 @@ class Limiter:
                 self._write(state, next_start_at=_next_start(state, rate, now) + interval * started[name])
 
     def startable(self, settled: Collection[str], now: datetime) -> list[int]:
-        """Return deliveries whose runs may start since runs of these handlers were settled."""
+        """Return deliveries whose runs may start because runs of these handlers were settled."""
         bounded = self._bounded(settled)
         running = self._count_running(bounded)
         deliveries: list[int] = []
@@ -177,7 +177,7 @@ class Limiter:
     def count_failures(self, now: datetime) -> None:
         """Count the failed attempts in a row of handlers with `pause_after`, and pause those with too many.
 
-        Of the `results` since the last call, under the lock of limits: after all that takes other locks.
+        It counts the `results` since the last call, and takes the lock of limits, which is the last to take.
         """
         results, self.results = self.results, []
         by_name: defaultdict[str, list[str | None]] = defaultdict(list)
@@ -248,7 +248,7 @@ def find_paused(connection: Connection, name: str | None = None) -> list[PausedH
 
 
 def pause(connection: Connection, name: str, why: str | None, now: datetime) -> bool:
-    """Pause a handler; False if it was paused already, which keeps its time, and without `why` its reason."""
+    """Pause a handler; False if it was paused already: then its time stays, and without `why` its reason."""
     lock_limits(connection)
     own = select(handler).where(has_name_of(handler.c.name, name))
     states = connection.execute(own).all()

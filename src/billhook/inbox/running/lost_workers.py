@@ -8,7 +8,7 @@ another is:
     and the same handler, alone, ran in each of them     workers die while it runs
     one, not seen for 110 s                              a lost worker
 
-Of a loop each is missed after 30 s. A loop in which several handlers ran is reported 30 s after its first
+A worker of a loop is missed after 30 s. A loop in which several handlers ran is reported 30 s after its first
 death: until then a run that was lost has mostly been tried alone (see inbox.running.leases), and the handler
 that kills is known.
 """
@@ -33,7 +33,7 @@ LOOP_WITHIN = timedelta(minutes=5)
 REPORTED_FOR = timedelta(minutes=15)
 """How long a worker that died is reported."""
 _MISSED_AFTER = WORKER_SEEN_EVERY + timedelta(seconds=10)
-"""When a worker is missed that may be one of a loop."""
+"""How long a worker that may be one of a loop is not seen before it counts as missed."""
 _LOST_AFTER = timedelta(seconds=110)
 _UNCLEAR_FOR = timedelta(seconds=30)
 _SHORT_LIFE = timedelta(seconds=10)

@@ -47,8 +47,8 @@ class OrderKey(NamedTuple):
 def with_names(keys: Iterable[OrderKey], names: StoredNames) -> list[OrderKey]:
     """Return the keys with the names that runs of their handlers are stored under.
 
-    Those of `stored_names`, in every process: one of older or newer code that went by its own would let a run
-    begin beside another of its order, or leave one that waits behind nothing.
+    Every process uses the names in `stored_names`. A process of older or newer code that used the names of
+    its own handlers would start a run beside another of its order, or leave one waiting for none.
     """
     return [key._replace(names=names.get(key.handler, ())) for key in keys]
 
@@ -134,7 +134,7 @@ def _release_next_of_several_names(
 def release_next(connection: Connection, keys: Collection[OrderKey], now: datetime) -> list[int]:
     """Make the first waiting run of each key due, where no run is due or running; returns their deliveries.
 
-    One that is not to be called before a time is due then. First is the delivery that was stored first,
+    A postponed run is due at its time. The first run is that of the delivery that was stored first,
     however late its run was planned. A run that waits for a retry is due already: it keeps its place. On
     PostgreSQL only under billhook.inbox.tables.locks.
     """

@@ -18,11 +18,11 @@ from billhook.inbox.running.limits import PAUSED_COUNT
 from billhook.inbox.running.ordering import OrderKey, release_next, with_names
 from billhook.inbox.running.runs import NEW_RUN, finish_deliveries, insert_runs, new_run
 from billhook.inbox.running.superseding import NEWEST_BY_KEY, discard_superseded
-from billhook.inbox.tables.dialect import InboxDialect, dialect_of
+from billhook.inbox.tables.dialect import InboxDialect, dialect_of, json_text
 from billhook.inbox.tables.handler_names import ONE_NAME, stored_names
 from billhook.inbox.tables.records import RunOptions, RunPlan, UncalledRun
 from billhook.inbox.tables.schema import IDENTIFIERS, UNFINISHED_RUN, UNREAD, delivery, run
-from billhook.inbox.tables.sql import in_states, json_text
+from billhook.inbox.tables.sql import in_states
 from billhook.inbox.tables.states import DeliveryState, RunState
 
 _PLAIN = RunOptions()
@@ -69,7 +69,8 @@ def write_plans(
 ) -> dict[int, str | None]:
     """Write the states of deliveries by their plans: unread ones, or if it `was_planned` those being read.
 
-    Returns the keys of those that no other worker has planned; None for each while a handler is paused.
+    Returns the keys of deliveries that no other worker has planned, by their ids; None while any handler is
+    paused.
     """
     rows, reads_types = [], False
     for planned in plans:

@@ -1,4 +1,4 @@
-"""The runs that read deliveries: they end without a trace, as what they find is written instead of them.
+"""The runs that read deliveries: such a run is deleted when it ends, and the plan that it made is written.
 
 See billhook.engines.reading. None is ever in a finished state.
 """

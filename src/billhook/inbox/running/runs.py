@@ -99,7 +99,7 @@ def insert_runs(
 ) -> dict[tuple[int, str], int]:
     """Insert new runs; returns their ids by delivery and handler.
 
-    What a row does not have is as in `shared`, which is written once, and else as in NEW_RUN.
+    A column that a row lacks is taken from `shared`, which is sent once, and else from NEW_RUN.
     """
     if not rows:
         return {}

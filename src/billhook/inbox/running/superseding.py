@@ -145,7 +145,7 @@ def _supersede(*, several: bool) -> Update:
 
 
 class _WaitingRun(NamedTuple):
-    """A run that waits: its delivery, its newest_key, empty if it does not say, and whether it may go."""
+    """A run that waits: its delivery, its newest_key (empty without one), and whether it may be discarded."""
 
     delivery_id: int
     key: str
@@ -200,7 +200,7 @@ def _waiting_of_key(*, several: bool) -> Select[Any]:
 def _newest_handled(*, several: bool, of_any: bool) -> Any:
     """Build the query for what has been handled of a key: the newest, and the last that does not say.
 
-    By the index: of the runs that are kept only these are read, but for the last arrival, `of_any` key.
+    It reads them by the index, and no other runs that are kept, except the last arrival `of_any` key.
     """
 
     def last(*order: ColumnElement[Any], **more: Any) -> Select[Any]:

@@ -41,9 +41,9 @@ from billhook.inbox.tables.states import RunState
 
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
 CLAIM_HANDLERS = 8
-"""Of how many handlers runs are claimed at once, of the longest waiting first: each costs a look-up."""
+"""How many handlers a claim takes runs of, those that wait longest first: each costs a look-up."""
 MOST_CLAIM_HANDLERS = 32
-"""Of how many, where some of them became due at the same moment as the last of the others."""
+"""How many, if further handlers became due at the same moment as the last of these."""
 
 
 def every_name(name: str) -> bool:

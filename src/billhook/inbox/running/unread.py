@@ -29,7 +29,7 @@ _START = ("", "")
 """Before all types and sources."""
 LAST_ID = 2**63 - 1
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
-"""Since when no process was seen: for a caller that leaves nothing to others."""
+"""A time since when no process can have been seen: for a caller that leaves no delivery to others."""
 QueueOf = Callable[[str], int | None]
 """Returns the number of the queue of an event type; None for one without an ordered handler."""
 

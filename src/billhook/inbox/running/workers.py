@@ -99,9 +99,10 @@ def worker_times(connection: Connection) -> tuple[datetime | None, datetime | No
 
 
 def last_seen_before(connection: Connection, at: datetime, *, stopped: bool) -> datetime | None:
-    """Return when the worker died that was dead at a time, or was seen that was silent.
+    """Return when the last worker ended of those that were dead or silent at a time.
 
-    With `stopped`, or when it stopped in order. None if its row is gone, a day later.
+    That is when it died, or else when it was last seen. With `stopped`, workers that stopped in order count
+    too. None if its row is gone, a day later.
     """
     ended_at = func.coalesce(worker.c.died_at, worker.c.seen_at)
     last = func.coalesce(worker.c.stopped_at, ended_at) if stopped else ended_at
@@ -113,8 +114,8 @@ def last_seen_before(connection: Connection, at: datetime, *, stopped: bool) -> 
 def expects_worker(connection: Connection) -> bool:
     """Return whether a worker is expected to run, after the last that stopped in order.
 
-    A web process with the engine `thread` has one again from its first request on. `worker --drain` says
-    nothing: cron starts it where there are no others, and an operator beside those that were stopped.
+    A web process with the engine `thread` has one again from its first request on. `worker --drain` does
+    not count: cron starts it where there are no others, and an operator beside those that were stopped.
     """
     last = select(worker.c.engine).where(worker.c.stopped_at.is_not(None), worker.c.engine != DRAIN.name)
     engine = connection.execute(last.order_by(worker.c.stopped_at.desc()).limit(1)).scalar()
@@ -122,7 +123,7 @@ def expects_worker(connection: Connection) -> bool:
 
 
 def worker_rows(connection: Connection) -> list[dict[str, Any]]:
-    """Return the columns of every worker with the name of its release, the one that started first first."""
+    """Return the columns of every worker with the name of its release, by the time of their start."""
     columns = [column for column in worker.c if column.key not in ("release_id", "list_id")]
     query = select(*columns, release.c.name.label("release"))
     query = query.outerjoin(release, release.c.id == worker.c.release_id).where(IS_WORKER)

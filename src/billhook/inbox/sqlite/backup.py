@@ -138,7 +138,7 @@ def _failures(what: str) -> Iterator[None]:
 def _unused(path: Path) -> Iterator[None]:
     """Keep other processes from opening the inbox during the block. InboxError if one has it open.
 
-    By the kernel's locks: SQLite itself would write the log beside the file into it, even another file's.
+    It takes the kernel's locks: SQLite itself would write the log beside the file into it, even another's.
     """
     with ExitStack() as held:
         try:

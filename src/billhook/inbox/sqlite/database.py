@@ -9,7 +9,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC
 from math import inf
@@ -107,6 +107,11 @@ class SqliteDatabase(Database):
         self._parents_connections.append(self._connections)
         self._lock.close()
         self._reset()
+
+    @property
+    def after_commit(self) -> Sequence[Callable[[], None]]:
+        """What is called after each batch of deliveries: it wakes the engines, and tends the log."""
+        return (self.waker.wake, self.checkpoint)
 
     @property
     def display_url(self) -> str:

@@ -73,7 +73,7 @@ class SqliteDialect(InboxDialect):
     hour = "substr({}, 1, 13) || ':00:00.000000'"
     minute = "substr({}, 1, 16) || ':00.000000'"
     by_index = "{} AND "
-    """It knows a partial index by its words."""
+    """SQLite finds a partial index by the words of its condition, so a query repeats them."""
 
     def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
         """Return the type of a JSON text."""

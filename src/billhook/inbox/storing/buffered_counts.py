@@ -1,7 +1,7 @@
 """Buffer the counts of refusals and duplicates, which write no transaction, for a few seconds in memory.
 
-Refused deliveries and duplicates. Anyone can cause refusals, so they must cost the disk little: at most one
-transaction in five seconds and process, however many there are.
+Anyone can cause refusals, so they must cost the disk little: each process writes at most one transaction in
+five seconds, however many there are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger("billhook.inbox")
 EVERY_SECONDS = 5.0
 CLOSE_SECONDS = 1.0
 PAUSE_FACTOR = 10
-"""After a write, ten times as long as it took at least: it holds up the deliveries of all processes."""
+"""After a write, pause for this multiple of the time it took: it holds up deliveries of all processes."""
 LIMIT = 10_000
 """Rows in memory at most, while the inbox cannot be written; what does not fit is not counted."""
 

@@ -38,13 +38,13 @@ BATCH_LIMIT = 256
 GATHER_SECONDS = 0.002
 """Under load, how long a batch waits to become as large as the one before it."""
 SLOW_SECONDS = 0.1
-"""After a batch that took longer, the next one waits for its turn to write before it is filled."""
+"""If a batch took longer than this, the next one waits for its turn to write before it is filled."""
 LOAD_ROWS = 4
 """A batch of this size or more counts as load; below it no request waits for others."""
 HOLDER_SECONDS = 0.5
-"""How long the name of the process that holds the write lock is good for the next refusals."""
+"""How long refusals name the process that was found to hold the write lock, before it is looked up again."""
 STARTUP_WAIT_SECONDS = 0.5
-"""How long the first deliveries wait for a server that was silent at start: the start waited already."""
+"""How long the first deliveries wait for a server that was silent at the start, which has waited already."""
 LEAST_AGE_SECONDS = 0.25
 COST_FACTOR = 20
 """A backlog count is used for 20 times as long as it took: counting costs a twentieth of the time at most."""

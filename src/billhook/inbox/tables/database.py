@@ -74,6 +74,11 @@ class Database(Protocol):
     """What leases and due times go by: the machine's clock, or that of a server for several machines."""
 
     @property
+    def after_commit(self) -> Sequence[Callable[[], None]]:
+        """What is called after each batch of deliveries: it wakes the engines."""
+        return (self.waker.wake,)
+
+    @property
     def is_missing(self) -> bool:
         """Whether it is a file that does not exist."""
         return False

@@ -28,7 +28,7 @@ from billhook.inbox.tables.dialect import dialect_of
 def lock_counts(connection: Connection) -> None:
     """Keep other transactions from changing what is counted, and the watermark, until this one ends.
 
-    Of engines and receivers none takes it: see billhook.inbox.counting.counts.
+    No engine or receiver takes this lock: see billhook.inbox.counting.counts.
     """
     dialect_of(connection).hold(connection, "counts")
 

@@ -298,7 +298,7 @@ FINGERPRINT_LENGTH = 12
 def fingerprint(subject: str, key: str) -> str:
     """Return 12 hexadecimal digits for what is wrong with a subject, such as a handler.
 
-    The same in every process, and fit for an address and a command.
+    They are the same in every process, and fit for an address and a command.
     """
     text = f"{subject}\0{key}".encode("utf-8", "backslashreplace")
     return sha256(text).hexdigest()[:FINGERPRINT_LENGTH]

@@ -36,7 +36,8 @@ MAY_STORE = (
 
 _NEEDED = frozenset((table.name, column.name) for table in metadata.sorted_tables for column in table.c)
 _OF_RELEASES = frozenset({(version.name, "released")})
-"""What the inbox of each release has, and none of before the first, which had the same numbers."""
+"""A column that the inbox of every release has. Inboxes from before the first release lack it, though they
+have the same revision numbers."""
 
 
 def found_revision(connection: Connection) -> str | None:

@@ -77,7 +77,7 @@ delivery = Table(
 )
 IDENTIFIERS = (delivery.c.identifier_1, delivery.c.identifier_2, delivery.c.identifier_3)
 NO_REASON = {"error": None, "also_sent_as": None}
-"""Of a delivery that needs no action any more."""
+"""The columns of a reason, for a delivery that needs no action any more."""
 NO_IDENTIFIERS = {column.name: None for column in IDENTIFIERS}
 run = Table(
     "run",

@@ -11,12 +11,11 @@ costs more CPU time than executing it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from pydantic_core import to_json
 from sqlalchemy import (
     BindParameter,
     Boolean,
@@ -176,12 +175,6 @@ class _Position(_OfDialect):
 def position_of(value: bytes, column: ColumnElement[bytes]) -> ColumnElement[int]:
     """Return the place of these bytes in a column of bytes, from 1; 0 where they are not in it."""
     return _Position(column, bindparam(None, value, LargeBinary, unique=True))
-
-
-def json_text(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> str:
-    """Return rows, or one, as one JSON text; times in it are for PostgreSQL."""
-    # Not by `json`: of one text with a thousand times and NULLs it needs the fourfold time.
-    return to_json(rows).decode()
 
 
 def distinct_values(name: str, column: str, table: str, of_index: str) -> str:

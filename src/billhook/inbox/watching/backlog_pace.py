@@ -33,7 +33,7 @@ _FEWEST_CALLS, _FEWEST_PAST_CALLS = 10, 100
 _SLOWER, _SLOW_SECONDS = 3.0, 1.0
 _FEWEST_WAITING = 100
 _SHORTEST = timedelta(minutes=2)
-"""In less time what a worker handles says little of its pace."""
+"""The shortest time over which the pace of a worker is measured."""
 _KEEPS_UP = 0.8
 
 
@@ -134,7 +134,7 @@ def _oldest_unread_at(connection: Connection) -> datetime | None:
 
 
 def _within_limit(connection: Connection, since: datetime, now: datetime) -> datetime:
-    """Return a time, or a later one: ROWS_READ deliveries and runs at most are of after it."""
+    """Return a time, or a later one after which there are ROWS_READ deliveries and runs at most."""
     newest, at = select(func.max(delivery.c.id)).scalar_subquery(), run.c.finished_at
     before = select(delivery.c.received_at).where(delivery.c.id <= newest - ROWS_READ)
     last = before.order_by(delivery.c.id.desc()).limit(1)
@@ -147,7 +147,7 @@ def _within_limit(connection: Connection, since: datetime, now: datetime) -> dat
 
 
 def _came(since: datetime, until: datetime) -> Select[int]:
-    """Select how many deliveries came, but for conflicts. By their time: a clock may have been set back."""
+    """Select how many deliveries came, without conflicts; by time, as a clock may have been set back."""
     newest = select(func.max(delivery.c.id)).scalar_subquery()
     at = delivery.c.received_at
     came = (delivery.c.id > newest - ROWS_READ, at >= since, at <= until)

@@ -126,7 +126,7 @@ class Condition:
     kind: IssueKind | None = None
     alert: str = ""
     find: Callable[[Facts], Found] | None = field(default=None, compare=False, repr=False)
-    """Finds it; None where it is an issue of its kind that happens."""
+    """Finds what is wrong. None: the condition holds while an issue of its `kind` happens."""
     subject: str = "HANDLER"
     """What it is about, as the page of conditions writes it in the command."""
 

@@ -37,7 +37,7 @@ class DeadWorker(NamedTuple):
 
 
 def record_deaths(inbox: Inbox, at: datetime) -> Sequence[DeadWorker]:
-    """Record which workers of this machine have ended, not in order; return those, the last seen last."""
+    """Record the workers of this machine that ended without a stop in order; return them by last seen."""
     space = own_process().pid_space
     if space is None:
         return []

@@ -31,7 +31,7 @@ _SHOWN = 3
 GONE_FOR = timedelta(days=1)
 _LISTS_READ = 50
 _DELIVERIES_READ = 1_000
-"""Of each type: more that no handler got are not counted."""
+"""How many deliveries of a type that no handler got are counted at most."""
 
 
 class _Process(NamedTuple):

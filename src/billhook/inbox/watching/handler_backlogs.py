@@ -44,7 +44,7 @@ class HandlerBacklog:
     """Due later: they failed, were put off, or are replayed at a rate."""
     dead: int = 0
     ordered: int = 0
-    """Of those that are waiting, how many wait for an earlier one of their order."""
+    """How many of the waiting ones wait for an earlier one of their order."""
     oldest_due_at: datetime | None = None
     """Since when the one that waits longest could have been handled."""
     per_second: float = 0.0
@@ -70,7 +70,7 @@ class HandlerBacklog:
 
     @property
     def unfinished(self) -> int:
-        """All but the dead."""
+        """How many runs are unfinished: all but the dead."""
         return sum(self.states.values()) - self.dead
 
     @property

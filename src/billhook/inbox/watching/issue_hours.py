@@ -26,7 +26,7 @@ _READ_BACK = 100_000
 def by_hour(inbox: Inbox, issues: Collection[Issue], now: datetime) -> dict[str, list[int]]:
     """Count the failures of issues in each of the last 24 hours, oldest first, by the id of the issue.
 
-    Of each issue the newest 10,000 that are stored, and deleted ones. Other kinds of issue have none.
+    Counted are the newest 10,000 stored failures of each issue, and deleted ones; other kinds have none.
     """
     ids = [one.id for one in issues if one.kind in OF_BUGS]
     first = hour_of(now) - (_HOURS - 1) * HOUR
@@ -52,7 +52,7 @@ def by_hour(inbox: Inbox, issues: Collection[Issue], now: datetime) -> dict[str,
 def _stored_by_hour(connection: Connection, ids: Collection[str], since: datetime) -> Any:
     """Select an object of hours with numbers for each issue, by the index of its failures.
 
-    By a subquery for each with a limit: as a join PostgreSQL would read all failures where many are of one.
+    Each has a subquery with a limit: for a join PostgreSQL would read all failures if many are of one issue.
     """
     latest = select(failure.c.id, failure.c.failed_at).order_by(failure.c.id.desc()).limit(_READ_BACK)
     of_all = latest.subquery("latest").c

@@ -297,7 +297,7 @@ def newest_traceback(inbox: Inbox, issue_id: str) -> tuple[int, str] | None:
 _UNFINISHED = or_(run.c.state == RunState.DEAD.value, and_(CLAIMABLE, run.c.attempts > 0))
 """Dead or retried: what a replay concerns."""
 _IS_LEFT = in_states(run.c.state, RunState.DEAD, RunState.WAITING, RunState.DUE, RunState.RUNNING)
-"""Replayed runs that are not handled yet too."""
+"""Dead or unfinished: also replayed runs that are not handled yet."""
 
 
 def unfinished_runs(its_fingerprint: str) -> Any:
@@ -318,7 +318,7 @@ class Replayable(NamedTuple):
 
     @property
     def number(self) -> int:
-        """All of them."""
+        """How many runs and deliveries in all."""
         return self.dead + self.retried
 
 

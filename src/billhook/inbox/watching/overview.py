@@ -57,7 +57,7 @@ class Backlog:
     dead: int
     quarantined: int
     conflicts: int
-    """Of the quarantined, those that contradict another delivery of their key."""
+    """How many of the quarantined ones contradict another delivery of their key."""
 
     @property
     def waiting(self) -> int:
@@ -128,7 +128,7 @@ class Overview(InboxState):
     refused: Mapping[str, int]
     """Deliveries that were not accepted, by cause."""
     refused_seconds: Mapping[str, float]
-    """Of those whose signed time was outside the tolerance, by how much on average."""
+    """By how much the signed times that were outside the tolerance were so, on average, by cause."""
     last_at: datetime | None
     """When the last delivery was received."""
     crashes: Sequence[ThreadCrashes]

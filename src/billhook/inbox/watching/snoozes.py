@@ -37,7 +37,7 @@ def snooze_ended(connection: Connection, row: Any, now: datetime) -> bool:
 
 
 def _happened_since(connection: Connection, row: Any, times: int) -> bool:
-    """Return whether an issue happened that many times since it was snoozed: by the last of them alone."""
+    """Return whether an issue happened that many times since it was snoozed; reads only the last one."""
     if row.kind == IssueKind.QUARANTINE:
         found = [each.received_at for each in quarantined_by_issue(connection)[row.fingerprint]]
         return len(found) >= times and bool(found[times - 1] > row.changed_at)

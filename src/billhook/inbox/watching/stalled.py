@@ -17,7 +17,7 @@ from billhook.inbox.tables.schema import FINISHED_RUN, RUNNING_RUN, run, worker
 from billhook.inbox.watching.backlog_pace import OLD
 
 _TIMES_LONGER = 3
-"""A call hangs that takes at least this multiple of the longest of its handler's lately."""
+"""A call hangs if it takes at least this multiple of the longest recent call of its handler."""
 
 
 class HangingCalls(NamedTuple):
@@ -53,9 +53,9 @@ class HeldWorkers(NamedTuple):
 
 
 def read_hanging(connection: Connection, now: datetime) -> list[HangingCalls]:
-    """Return the calls that have not returned for ten minutes, though calls of their handlers do.
+    """Return the calls that have not returned for ten minutes, while others of their handlers do.
 
-    Those of a handler whose calls take so long as a rule do not hang. A run in a worker's queue is no call.
+    Calls of a handler that usually takes so long do not hang. A run in a worker's queue is no call.
     """
     renamed = present_names(connection)
     running = select(run.c.handler, run.c.started_at).where(

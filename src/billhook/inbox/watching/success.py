@@ -1,4 +1,4 @@
-"""Read how large a part of what each handler finished it succeeded with: in the last hour, day and week.
+"""Read which part of its finished runs each handler succeeded with: in the last hour, day and week.
 
 An attempt that failed and was tried again is no failure: counted is what became of the runs in the end. A
 replayed run is counted again. Discarded ones are not counted: they neither succeeded nor failed.

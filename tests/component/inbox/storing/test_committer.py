@@ -121,6 +121,18 @@ def test_reopened_it_does_not_stop_at_the_end_mark_that_a_lost_thread_has_not_re
     committer.close()
 
 
+@pytest.mark.parametrize(("busy_for", "refused"), [(LONG, False), (LONG + 0.001, True)])
+def test_a_request_waits_behind_a_batch_for_no_longer_than_its_deadline(monkeypatch, busy_for, refused):
+    committer = Committer(accepted, (), LONG)
+    committer.start()
+    committer._busy_since = 1_000.0
+    monkeypatch.setattr(committing, "time", SimpleNamespace(monotonic=lambda: 1_000.0 + busy_for))
+
+    with pytest.raises(DeadlinePassed, match="does not answer") if refused else nullcontext():
+        committer._check_usable()
+    committer.close()
+
+
 def test_a_crowd_that_is_refused_asks_once_who_holds_the_lock():
     go_on, asked = threading.Event(), []
 
