@@ -5,7 +5,7 @@ nothing is handled. Only the workers know what they consume, so they are asked w
 unclaimed:
 
      0 s  a delivery is stored, and its message sent
-    30 s  it is still unclaimed, and the message is sent again: the workers are asked for the first time
+    30 s  it is still unclaimed: the workers are asked for the first time
     50 s  the second time: one warning, and the condition `no-consumer` while it lasts
 
 A worker of the pool solo answers between two tasks. So they are believed only if each one that the inbox
@@ -72,7 +72,7 @@ class ConsumerWatch:
         self._times = 0
 
     def look(self, now: datetime, *, is_unclaimed: bool) -> None:
-        """Ask if it is time to, and warn; `is_unclaimed`: a message was sent again, in vain."""
+        """Ask if it is time to, and warn; `is_unclaimed`: a delivery is late."""
         if not is_unclaimed:
             self._times = 0
             return
