@@ -5,10 +5,10 @@ that queue longer. So each delivery that waits has turns, one process sends in e
 
      0 s  what has no message: a retry, a run whose lease has ended, one whose handler was paused. What the
           receiver has published, only if the queue is empty
-     5 s  whatever waits, but only while the queue holds fewer messages than deliveries wait: its own may be
+     5 s  all that waits, but only while the queue holds fewer messages than deliveries wait: its own may be
           among them. The next turns follow after 10 s, 20 s, 40 s and so on, at last every hour
     30 s  a run with a limit, also while the queue is longer: as many as the limit has room for
-     1 h  whatever waits, also while the queue is longer: it may be one of other tasks, too
+     1 h  all that waits, also while the queue is longer: it may be one of other tasks, too
 
 All workers with one list of handlers count the same turns, and share the deliveries out among them: by a
 hash of the delivery and their names, each delivery has an order of them, in which they take the turns. So one
@@ -71,8 +71,8 @@ def order_of(owners: tuple[str, ...], what: str) -> list[str]:
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """Since when a delivery waits, when this process last saw that, and for which turn it sent a message.
+class _Turns:
+    """The turns of a delivery: since when it waits, when that was last seen, and which turn was taken here.
 
     `may_have_message`: it had one when it began to wait. A turn is its number, and whether it is one of those
     every two seconds.
@@ -122,7 +122,7 @@ class Sweeper:
     registration: WorkerRegistration | None = None
 
     def __post_init__(self) -> None:
-        self._waiting: dict[tuple[int, datetime], _Waiting] = {}
+        self._waiting: dict[tuple[int, datetime], _Turns] = {}
         self._forget_at = 0.0
         self._serving_until = 0.0
         self.is_unclaimed = False
@@ -182,7 +182,7 @@ class Sweeper:
             return SWEEP_SECONDS
         return max(0.01, min(SWEEP_SECONDS, (next_at - self.dispatcher.clock.now()).total_seconds()))
 
-    def _note(self, each: PendingDelivery, now: datetime, monotonic: float, *, is_full: bool) -> _Waiting:
+    def _note(self, each: PendingDelivery, now: datetime, monotonic: float, *, is_full: bool) -> _Turns:
         """Return since when a delivery waits."""
         key = each.delivery_id, each.since
         waiting = self._waiting.get(key)
@@ -191,7 +191,7 @@ class Sweeper:
             may_have_message = each.fresh and (is_full or not _is_late(each, now))
             age = min(LATE_SECONDS, (now - each.since).total_seconds())
             since = monotonic - age if may_have_message else monotonic
-            waiting = self._waiting[key] = _Waiting(since, monotonic, may_have_message)
+            waiting = self._waiting[key] = _Turns(since, monotonic, may_have_message)
         waiting.seen_at = monotonic
         return waiting
 
@@ -228,7 +228,7 @@ def _is_late(each: PendingDelivery, now: datetime) -> bool:
 
 
 def _may_send(
-    each: PendingDelivery, waiting: _Waiting, turn: tuple[bool, int], monotonic: float, queue: _Queue
+    each: PendingDelivery, waiting: _Turns, turn: tuple[bool, int], monotonic: float, queue: _Queue
 ) -> bool:
     """Return whether a message is to be sent in this turn, as far as the queue tells."""
     used_up, number = turn

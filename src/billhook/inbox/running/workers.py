@@ -143,8 +143,7 @@ def read_sharing(connection: Connection, engine: str, list_id: int, now: datetim
     """Return the owners of the live workers of an engine that have a list of handlers, by name."""
     same = (worker.c.engine == engine, worker.c.list_id == list_id)  # it has none once it is asked to stop
     alive = (worker.c.died_at.is_(None), worker.c.seen_at > now - WORKER_SILENT_AFTER)
-    query = select(worker.c.owner).where(*same, *alive)
-    return tuple(connection.execute(query.order_by(worker.c.owner)).scalars())
+    return tuple(sorted(connection.execute(select(worker.c.owner).where(*same, *alive)).scalars()))
 
 
 def read_workers(connection: Connection, now: datetime) -> Sequence[WorkerFigures]:
