@@ -2514,6 +2514,12 @@ FROM billhook.billhook_worker
 WHERE (billhook.billhook_worker.died_at <= %(died_at_1)s::TIMESTAMP WITH TIME ZONE OR coalesce(billhook.billhook_worker.died_at, billhook.billhook_worker.seen_at) <= %(coalesce_1)s::TIMESTAMP WITH TIME ZONE) AND billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.engine != %(engine_1)s::VARCHAR
 --> billhook_worker: all rows
 
+-- running/workers.py read_sharing
+SELECT billhook.billhook_worker.owner
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.engine = %(engine_1)s::VARCHAR AND billhook.billhook_worker.list_id = %(list_id_1)s::INTEGER AND billhook.billhook_worker.died_at IS NULL AND billhook.billhook_worker.seen_at > %(seen_at_1)s::TIMESTAMP WITH TIME ZONE
+--> billhook_worker: billhook_worker_seen_at_idx
+
 -- running/workers.py record_stop
 DELETE FROM billhook.billhook_worker WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR AND billhook.billhook_worker.engine = %(engine_1)s::VARCHAR
 --> billhook_worker: billhook_worker_pkey

@@ -2802,6 +2802,12 @@ FROM billhook_worker
 WHERE (billhook_worker.died_at <= ? OR coalesce(billhook_worker.died_at, billhook_worker.seen_at) <= ?) AND billhook_worker.stopped_at IS NULL AND billhook_worker.engine != ?
 --> SEARCH billhook_worker
 
+-- running/workers.py read_sharing
+SELECT billhook_worker.owner
+FROM billhook_worker
+WHERE billhook_worker.engine = ? AND billhook_worker.list_id = ? AND billhook_worker.died_at IS NULL AND billhook_worker.seen_at > ?
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
+
 -- running/workers.py record_stop
 DELETE FROM billhook_worker WHERE billhook_worker.owner = ? AND billhook_worker.engine = ?
 --> SEARCH billhook_worker USING INDEX sqlite_autoindex_billhook_worker_1 (owner=?)
