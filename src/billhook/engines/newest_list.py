@@ -85,6 +85,8 @@ class NewestList:
         """Newer lists that have not planned for too long, and the types that are the same by them."""
         self._stalled: dict[int, datetime | None] = {}
         """When each of them had planned last: until that changes, nothing is left to it."""
+        self._ahead: dict[int, tuple[list[datetime], datetime]] = {}
+        """By newer lists, times that were later than now, and when this process found them first."""
         self._others: Sequence[LiveList] = ()
         self._readings: Mapping[str, datetime] = {}
         """Since when readings are due, by their names, as the last poll has found."""
@@ -201,14 +203,18 @@ class NewestList:
             return True
         self._stalled.pop(newer.number, None)
         moments = [self._inbox.waits_since(alike)]
-        moments += [at for name, at in self._readings.items() if not _has_all(alike, name)]
+        moments += [at for name, at in self._readings.items() if at <= now and not _has_all(alike, name)]
         waits_since = min((at for at in moments if at is not None), default=None)
         if waits_since is None:
             return False
-        # Not what was noted while a clock was ahead.
-        times = (waits_since, newer.live_since, newer.planned_at)
-        since = max((at for at in times if at is not None and at <= now), default=now)
-        if now - since < patience:
+        times = [at for at in (waits_since, newer.live_since, newer.planned_at) if at is not None]
+        # Of before a clock was set back: they count from when this process has found them.
+        known, found_at = self._ahead.get(newer.number, ([], now))
+        if known == times or max(times) > now:
+            found_at = min(found_at, now) if known == times else now
+            self._ahead[newer.number] = times, found_at
+            times = [min(at, found_at) for at in times]
+        if now - max(times) < patience:
             return False
         self._stalled[newer.number] = newer.planned_at
         return True
