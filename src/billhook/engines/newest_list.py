@@ -164,7 +164,10 @@ class NewestList:
         """
         types, self._has_looked = self.types, False
         self._readings = {name: at for name, at in times.due.items() if is_reading(name)}
-        is_newest = unread.newest_list is None or unread.newest_list <= (self.number or 0)
+        # Without unread deliveries it is not known; only what is to be read goes by it then.
+        is_newest = (
+            not self._readings if unread.newest_list is None else unread.newest_list <= (self.number or 0)
+        )
         leaves_some = types != EVERY_TYPE or self._passed
         if is_newest and not (leaves_some or self.wants_look) and self.own_times(times) is times:
             return unread, times, False

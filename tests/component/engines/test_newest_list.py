@@ -442,6 +442,21 @@ def test_what_was_read_is_left_where_a_newer_process_has_it_to_plan_by_then(
     assert [name for name, _ in calls] == ["note", "second"]
 
 
+def test_a_reading_is_left_to_the_newest_though_nothing_else_waits(
+    releases, stored_only, worker_of, order, clock
+):
+    calls = []
+    old, new = releases(handlers_of(calls, "note", of=order), handlers_of(calls, "note", "second", of=order))
+    deliver(old, b"{}", "Order", message_id="msg_1")
+    plan(new, clock.now())
+    again = stored_only(handlers_of(calls, "note", of=order), name="again")
+
+    worker_of(again)._poll_once()
+
+    assert runs(old) == [("reading Order", "due", 0)]
+    assert [get_state(app).handle_due() for app in (old, new)] == [0, 2]
+
+
 def test_a_reading_that_waits_for_a_minute_for_the_newest_is_read_by_those_that_are_there(
     releases, order, clock
 ):
