@@ -2041,7 +2041,7 @@ WHERE billhook.billhook_worker.list_id = %(list_id_1)s::INTEGER AND billhook.bil
 -- running/handler_lists.py note_planned
 UPDATE billhook.billhook_handler_list SET planned_at=%(planned_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_handler_list.id IN (SELECT billhook.billhook_handler_list.id
 FROM billhook.billhook_handler_list
-WHERE billhook.billhook_handler_list.id = %(id_1)s::BIGINT AND (billhook.billhook_handler_list.planned_at IS NULL OR billhook.billhook_handler_list.planned_at < %(planned_at_1)s::TIMESTAMP WITH TIME ZONE) FOR UPDATE SKIP LOCKED)
+WHERE billhook.billhook_handler_list.id = %(id_1)s::BIGINT AND (billhook.billhook_handler_list.planned_at IS NULL OR billhook.billhook_handler_list.planned_at < %(planned_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.billhook_handler_list.planned_at > %(planned_at_2)s::TIMESTAMP WITH TIME ZONE) FOR UPDATE SKIP LOCKED)
 --> billhook_handler_list: billhook_handler_list_pkey
 
 -- running/handler_lists.py read_live_lists

@@ -2234,7 +2234,7 @@ WHERE billhook_worker.list_id = ? AND billhook_worker.stopped_at IS NULL AND bil
 -- running/handler_lists.py note_planned
 UPDATE billhook_handler_list SET planned_at=? WHERE billhook_handler_list.id IN (SELECT billhook_handler_list.id
 FROM billhook_handler_list
-WHERE billhook_handler_list.id = ? AND (billhook_handler_list.planned_at IS NULL OR billhook_handler_list.planned_at < ?))
+WHERE billhook_handler_list.id = ? AND (billhook_handler_list.planned_at IS NULL OR billhook_handler_list.planned_at < ? OR billhook_handler_list.planned_at > ?))
 --> SEARCH billhook_handler_list USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH billhook_handler_list USING INTEGER PRIMARY KEY (rowid=?)
 
