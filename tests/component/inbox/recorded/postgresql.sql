@@ -2381,6 +2381,19 @@ WHERE newest.handler = %(of_handler)s::VARCHAR AND newest.order_key = %(of_key)s
 UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts + %(attempts_1)s::INTEGER), due_at=%(leased_until)s::TIMESTAMP WITH TIME ZONE, not_before=%(not_before)s::TIMESTAMP WITH TIME ZONE, worker=%(worker)s::VARCHAR, release_id=%(release_id)s::INTEGER, queued=%(is_queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), beside_others=%(beside_others)s::INTEGER, started_at=%(now)s::TIMESTAMP WITH TIME ZONE, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[])
 --> run: run_pkey
 
+-- running/transaction.py InboxTransaction.lock
+-- tables/locks.py lock_conflicts
+-- tables/locks.py lock_limits
+-- tables/locks.py lock_order
+SELECT pg_advisory_xact_lock(%(pg_advisory_xact_lock_2)s::INTEGER) AS pg_advisory_xact_lock_1
+
+-- running/transaction.py InboxTransaction.lock
+-- tables/locks.py lock_deliveries
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(delivery_ids)s::BIGINT[]) ORDER BY billhook.delivery.id FOR NO KEY UPDATE
+--> delivery: delivery_pkey
+
 -- running/transaction.py InboxTransaction.mark_not_alone
 SELECT billhook.run.id
 FROM billhook.run
@@ -2582,21 +2595,10 @@ FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.renamed_to IS NOT NULL
 --> billhook_handler: all rows
 
--- tables/locks.py lock_conflicts
--- tables/locks.py lock_limits
--- tables/locks.py lock_order
-SELECT pg_advisory_xact_lock(%(pg_advisory_xact_lock_2)s::INTEGER) AS pg_advisory_xact_lock_1
-
 -- tables/locks.py lock_counts
 SELECT pg_advisory_xact_lock((1668183155::bigint << 32) + tableoid::bigint) AS pg_advisory_xact_lock_1
 FROM billhook.billhook_watermark
 --> billhook_watermark: all rows
-
--- tables/locks.py lock_deliveries
-SELECT billhook.delivery.id
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(delivery_ids)s::BIGINT[]) ORDER BY billhook.delivery.id FOR NO KEY UPDATE
---> delivery: delivery_pkey
 
 -- tables/locks.py lock_order
 SELECT pg_advisory_xact_lock(%(pg_advisory_xact_lock_2)s::INTEGER) AS pg_advisory_xact_lock_1
