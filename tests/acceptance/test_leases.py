@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from billhook.inbox import RunPlan, RunResult, RunState
+from billhook.inbox import RunPlan, RunState
 from billhook.inbox.sqlite.library import sqlite3
 from support.acceptance.stack import Process, Stack
 from support.inbox_view import change, incoming, postgres
@@ -109,13 +109,12 @@ def test_a_settling_without_the_token_is_caught(stack, inbox):
         (late,) = transaction.claim(1, now, now + timedelta(seconds=1))
     with inbox.transaction("other") as transaction:
         (again,) = transaction.claim(1, later, later + timedelta(seconds=30))
-        ended = (again.run_id, again.token, receipt.delivery_id, again.attempt, RunState.SUCCEEDED, later)
-        transaction.settle([RunResult(*ended)])
+        transaction.settle([again.ended(RunState.SUCCEEDED, later)])
     before = results(stack)
 
     with inbox.transaction("stopped") as transaction:
         refused = transaction.settle(
-            [RunResult(late.run_id, late.token, *ended[2:4], RunState.DEAD, later, error="x")]
+            [late._replace(attempt=again.attempt).ended(RunState.DEAD, later, error="x")]
         )
     unchanged = results(stack)
     change(stack.where, "UPDATE run SET state = 'dead', last_error = 'x' WHERE id = ?", late.run_id)

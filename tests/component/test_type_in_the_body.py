@@ -8,10 +8,11 @@ from itertools import pairwise
 import pytest
 
 from billhook import Handlers, Source, signals
+from billhook.engines.first_runs import FirstRuns
 from billhook.events import Event, InvoiceApproved
 from billhook.events.base import _registered
 from billhook.extension import get_state
-from billhook.inbox.operating.operations import erase, replay
+from billhook.inbox.operating.operations import discard, erase, replay
 from billhook.inbox.watching.overview import read_totals
 from support.apps import deliver, inbox_at
 from support.inbox_view import rows
@@ -330,3 +331,37 @@ def test_a_delivery_is_counted_by_its_type_once_it_is_read_and_no_figure_falls(
     assert seen[:: steps + 1] == [{}, stored_only, read, read, {**read, ("", "untyped"): 2}]
     for before, after in pairwise(seen):
         assert all(after.get(key, 0) >= number for key, number in before.items()), (before, after)
+
+
+def test_one_that_is_replayed_and_read_after_it_was_counted_without_a_type_is_accepted(
+    acme, order_placed, clock
+):
+    app, now = acme(), clock.now
+    state = get_state(app)
+    body = {"type": "orders/create", "orderId": "o_1", "event": "orders/create"}
+    send(app, body, "1")
+    discard(state.inbox, [1], "not needed", now())
+    send(app, {**body, "type": 5}, "2")
+    state.handle_due()
+    for _ in range(3):
+        clock.advance(seconds=60)
+        state.inbox.advance_watermark(now())
+
+    assert replay(state.inbox, [1], now()).requeued == 1
+    assert replay(state.inbox, [2], now(), type_field="event").requeued == 1
+    state.handle_due()
+
+    assert figures(app) == {("orders/create", "accepted"): 2, ("", "untyped"): 1}
+
+
+def test_one_that_was_discarded_unread_gets_no_first_run_of_a_type_that_it_does_not_have(acme, clock):
+    handlers = Handlers()
+    handlers.on_any(name="every")(lambda event: None)
+    app = acme(handlers)
+    state, now = get_state(app), clock.now()
+    send(app, {"type": "orders/create"})
+    discard(state.inbox, [1], "not needed", now)
+
+    replay(state.inbox, [1], now, handler="every", backfill=FirstRuns(state.dispatcher.handlers, "every"))
+
+    assert rows(inbox_at(app), "SELECT event_type, handler FROM run, delivery") == []

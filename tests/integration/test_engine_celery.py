@@ -324,7 +324,7 @@ def test_publishing_in_the_request_would_be_noticed(shops, amqp_url):
 
 @pytest.mark.parametrize("broker", ["amqp_url", "redis_url"])
 def test_messages_to_a_queue_that_no_worker_consumes_are_told_of(shops, request, broker):
-    shop = shops(request.getfixturevalue(broker), republish=3, look=2)
+    shop = shops(request.getfixturevalue(broker), late=3, look=2)
     billing = f"{shop.queue}-billing"
     shop.options["routes"] = {"billhook.*": {"queue": billing}}
     app = shop.app()

@@ -53,7 +53,7 @@ def create_app(shop: dict[str, Any]) -> Flask:
 def from_environment() -> Flask:
     """The app of a process of its own, of which the seconds are that are set here."""
     shop = json.loads(os.environ["SHOP"])
-    sweeper.REPUBLISH_SECONDS = shop.get("republish", sweeper.REPUBLISH_SECONDS)
+    sweeper.LATE_SECONDS = shop.get("late", sweeper.LATE_SECONDS)
     consumers.LOOK_SECONDS = shop.get("look", consumers.LOOK_SECONDS)
     return create_app(shop)
 

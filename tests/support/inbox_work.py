@@ -202,6 +202,8 @@ def compare_lists(inbox: Inbox) -> None:
     for number, each in enumerate(lists):
         inbox.record_worker(WorkerRecord(f"listed {number}", "worker", 1, NOON), at(218), each)
     inbox.live_lists(at(219))
+    with inbox.database.read() as connection:
+        workers.read_sharing(connection, "worker", numbers[0], at(219))
     rename_a_handler(inbox)
     for types in (lists[0].plans_as(lists[1]), TypeFilter(frozenset({"PingTest"}))):
         inbox.poll(2, types=types, alive_since=at(218))
@@ -276,7 +278,7 @@ def look(inbox: Inbox) -> None:
         disagreements.read_lacking(connection, at(0))
         disagreements.read_gone(connection, at(219))
         disagreements._unhandled(connection, "plain")
-        stalled.read_hanging(connection, at(219))
+        stalled.read_hanging(connection, at(219), timedelta(minutes=1))
         stalled._longest_seconds(connection, {})
         stalled.read_held(connection, at(219))
     found = issues.list_issues(inbox, list(issues.IssueState), ids=None)
@@ -374,7 +376,7 @@ def change(inbox: Inbox) -> None:
     postpone.postpone(inbox, ids, at(401), at(401))
     dead = claim(inbox, 100, seconds=500)
     with inbox.database.read() as connection:
-        stalled.read_hanging(connection, at(5_000))
+        stalled.read_hanging(connection, at(5_000), timedelta(minutes=1))
         stalled.read_held(connection, at(501))
     settle(inbox, dead[:1], RunState.DEAD, 501, error="e")
     settle(inbox, dead[1:], RunState.DEAD, 501, group="bug")

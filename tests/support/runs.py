@@ -112,8 +112,7 @@ def result_of(
     """The result of a claimed run, which its handler had some seconds after noon."""
     if due is not None:
         facts["due_at"] = at(due)
-    ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
-    return RunResult(*ids, state, at(seconds), ordered=one.ordered, **facts)
+    return one.ended(state, at(seconds), **facts)
 
 
 def store_due(inbox: Inbox, count: int, *handlers: str) -> None:

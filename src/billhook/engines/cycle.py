@@ -354,7 +354,7 @@ class Cycle:
             if not self._settle_alone(attempt):
                 self._unstorable.append(attempt)
                 text = "the result of run %d of handler %s cannot be stored, and is tried again alone"
-                run_id, delivery = attempt.run_result.run_id, attempt.delivery
+                run_id, delivery = attempt.run_result.lease.run_id, attempt.delivery
                 logger.error(text, run_id, delivery.handler, extra=delivery_fields(delivery))
 
     def _settle_alone(self, attempt: AttemptResult) -> bool:

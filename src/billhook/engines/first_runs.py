@@ -29,6 +29,8 @@ class FirstRuns:
 
     def __call__(self, stored: StoredDelivery, handled_by: Collection[str]) -> RunOptions | None:
         """Return the options; None for no run. User code runs here, so call it outside any transaction."""
+        if stored.type_field is not None and not stored.event_type:
+            return None  # its type is in the body, and was never read: a replay of the delivery reads it
         handler = self.handlers.by_name(stored.event_type).get(self.name)
         if handler is None or not handler.handles(stored.source):
             return None

@@ -42,7 +42,7 @@ class LeaseTable:
 
         It may hold `most` in all; by default as many as the window.
         """
-        held = len(self.runs) - sum(lease in self.runs for lease in settling)
+        held = len(self.runs) - len(self.runs.keys() & settling)
         if self.readings:
             held -= len(self.readings.difference(settling))
         return max(0, (self.window if most is None else most) - held)

@@ -85,6 +85,8 @@ class NewestList:
         """Newer lists that have not planned for too long, and the types that this process plans alike."""
         self._stalled: dict[int, datetime | None] = {}
         """When each of them planned last, by its number. Until that changes, nothing is left to that list."""
+        self._ahead: dict[int, tuple[list[datetime], datetime]] = {}
+        """By the numbers of newer lists, times later than now, and when this process found them first."""
         self._others: Sequence[LiveList] = ()
         self._readings: Mapping[str, datetime] = {}
         """Since when readings are due, by their names, as the last poll has found."""
@@ -162,7 +164,10 @@ class NewestList:
         """
         types, self._has_looked = self.types, False
         self._readings = {name: at for name, at in times.due.items() if is_reading(name)}
-        is_newest = unread.newest_list is None or unread.newest_list <= (self.number or 0)
+        # Without unread deliveries it is not known; only what is to be read goes by it then.
+        is_newest = (
+            not self._readings if unread.newest_list is None else unread.newest_list <= (self.number or 0)
+        )
         leaves_some = types != EVERY_TYPE or self._passed
         if is_newest and not (leaves_some or self.wants_look) and self.own_times(times) is times:
             return unread, times, False
@@ -201,14 +206,18 @@ class NewestList:
             return True
         self._stalled.pop(newer.number, None)
         moments = [self._inbox.waits_since(alike)]
-        moments += [at for name, at in self._readings.items() if not _has_all(alike, name)]
+        moments += [at for name, at in self._readings.items() if at <= now and not _has_all(alike, name)]
         waits_since = min((at for at in moments if at is not None), default=None)
         if waits_since is None:
             return False
-        # Not what was noted while a clock was ahead.
-        times = (waits_since, newer.live_since, newer.planned_at)
-        since = max((at for at in times if at is not None and at <= now), default=now)
-        if now - since < patience:
+        times = [at for at in (waits_since, newer.live_since, newer.planned_at) if at is not None]
+        # Of before a clock was set back: they count from when this process has found them.
+        known, found_at = self._ahead.get(newer.number, ([], now))
+        if known == times or max(times) > now:
+            found_at = min(found_at, now) if known == times else now
+            self._ahead[newer.number] = times, found_at
+            times = [min(at, found_at) for at in times]
+        if now - max(times) < patience:
             return False
         self._stalled[newer.number] = newer.planned_at
         return True

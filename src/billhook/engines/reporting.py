@@ -80,7 +80,7 @@ def report(
                 _report_attempt(sender, attempt)
         else:
             text = "run %d of handler %s is no longer this worker's: its result is not stored"
-            delivery, run_id = attempt.delivery, attempt.run_result.run_id
+            delivery, run_id = attempt.delivery, attempt.run_result.lease.run_id
             logger.warning(text, run_id, delivery.handler, extra=delivery_fields(delivery))
     stored = {each.stored.delivery_id: each.stored for each in planned}
     for plan, unread, _ in planned:

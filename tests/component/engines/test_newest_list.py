@@ -286,6 +286,42 @@ def test_a_backlog_of_the_night_is_no_minute_of_the_newest(stored_only, clock):
     assert get_state(old).handle_due() == 1
 
 
+def test_a_clock_that_is_set_back_is_no_minute_of_the_newest(releases, clock):
+    calls = []
+    old, new = releases(handlers_of(calls, "note"), handlers_of(calls, "note", "second"))
+    clock.advance(seconds=100)
+    send(old, 1)
+    clock.advance(seconds=-40)
+    attempts = []
+    for _ in range(7):
+        record_alive(new, clock)
+        attempts.append(get_state(old).handle_due())
+        clock.advance(seconds=10)
+
+    assert attempts == [0, 0, 0, 0, 0, 0, 1]
+
+
+def test_the_newest_plans_again_though_it_planned_while_a_clock_was_ahead(releases, clock):
+    calls = []
+    old, new = releases(handlers_of(calls, "note"), handlers_of(calls, "note", "second"))
+    clock.advance(seconds=200)
+    send(old, 1)
+    get_state(new).handle_due()
+    clock.advance(seconds=-200)
+    send(old, 1, first=2)
+    for _ in range(7):
+        record_alive(new, clock)
+        get_state(old).handle_due()
+        clock.advance(seconds=10)
+    assert calls == [("note", 1), ("second", 1), ("note", 2)]
+
+    send(old, 1, first=3)
+    get_state(new).handle_due()
+    send(old, 1, first=4)
+
+    assert get_state(old).handle_due() == 0
+
+
 def test_workers_that_disagree_are_told_with_their_releases(releases, inbox, clock):
     calls = []
     old, new = releases(handlers_of(calls, "note"), handlers_of(calls, "note", "second"))
@@ -404,6 +440,21 @@ def test_what_was_read_is_left_where_a_newer_process_has_it_to_plan_by_then(
     assert runs(old) == [("reading Order", "due", 0)]
     assert get_state(new).handle_due() == 2
     assert [name for name, _ in calls] == ["note", "second"]
+
+
+def test_a_reading_is_left_to_the_newest_though_nothing_else_waits(
+    releases, stored_only, worker_of, order, clock
+):
+    calls = []
+    old, new = releases(handlers_of(calls, "note", of=order), handlers_of(calls, "note", "second", of=order))
+    deliver(old, b"{}", "Order", message_id="msg_1")
+    plan(new, clock.now())
+    again = stored_only(handlers_of(calls, "note", of=order), name="again")
+
+    worker_of(again)._poll_once()
+
+    assert runs(old) == [("reading Order", "due", 0)]
+    assert [get_state(app).handle_due() for app in (old, new)] == [0, 2]
 
 
 def test_a_reading_that_waits_for_a_minute_for_the_newest_is_read_by_those_that_are_there(

@@ -5,7 +5,7 @@ nothing is handled. Only the workers know what they consume, so they are asked w
 unclaimed:
 
      0 s  a delivery is stored, and its message sent
-    30 s  it is still unclaimed, and the message is sent again: the workers are asked for the first time
+    30 s  it is still unclaimed: the workers are asked for the first time
     50 s  the second time: one warning, and the condition `no-consumer` while it lasts
 
 A worker with the pool `solo` answers only between two tasks. So the answers count only if every worker
@@ -74,7 +74,7 @@ class ConsumerWatch:
     def look(self, now: datetime, *, is_unclaimed: bool) -> None:
         """Ask the workers if it is time to, and warn if none consumes the queue.
 
-        `is_unclaimed`: a delivery is unclaimed although its message was sent again.
+        `is_unclaimed`: a delivery is late.
         """
         if not is_unclaimed:
             self._times = 0

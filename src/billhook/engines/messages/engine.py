@@ -111,10 +111,10 @@ class MessageEngine(Engine):
         """Sweep in this process from now on: a retry's message is published when it is due.
 
         It prunes old deliveries and registers itself as a worker too, as `billhook worker` does. `look` is
-        called after each sweep, with whether a message was sent again in vain.
+        called after each sweep, with whether a delivery is late.
         """
         maintenance = Maintenance(self.inbox, self.maintenance, registration=self._registration)
-        sweeper = Sweeper(self.inbox, self.dispatcher)
+        sweeper = Sweeper(self.inbox, self.dispatcher, self._registration)
 
         def sweep(queue_length: Callable[[], int], publish: Callable[[int], None]) -> float:
             pause = sweeper.sweep(queue_length, publish)

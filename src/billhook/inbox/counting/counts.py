@@ -293,6 +293,21 @@ def count_quarantined_again(
     _sums(connection, known_types, _OF_SOME, values).write(connection)
 
 
+def count_read_late(
+    connection: Connection, delivery_ids: Collection[int], known_types: Collection[str] | None
+) -> None:
+    """Count those of the deliveries as accepted, whose types are read now, that the watermark has passed.
+
+    They were discarded or quarantined without a type when it passed them, and replayed since.
+    """
+    last_id = _watermark(connection).delivery_id
+    late = [one for one in delivery_ids if one <= last_id]
+    if late:
+        passed = _END._replace(delivery_id=last_id)
+        values = _between(_END._replace(delivery_id=0), passed) | {"delivery_ids": late}
+        _sums(connection, known_types, _OF_SOME, values).write(connection)
+
+
 def above_watermark(connection: Connection, now: datetime) -> datetime:
     """Return `now`, or the time of the watermark if that is later: a run that finishes then is counted."""
     return max(now, _watermark(connection).finished_at)

@@ -50,14 +50,14 @@ IS_PAUSED = handler.c.paused_at.is_not(None)
 class PendingDelivery:
     """A delivery to be handled, `since` its receipt if it is unread, else since its run was due.
 
-    `fresh`: no run of it was ever started, so a worker may have its message already. `limited`: its handler
-    has a limit, so that a worker may have had its message, and no capacity for it.
+    `fresh`: no run of it was ever started, so a worker may have its message already. `limited_handler`: its
+    handler, if that has a limit: a worker may have had its message, and no capacity for it.
     """
 
     delivery_id: int
     since: datetime
     fresh: bool
-    limited: bool = False
+    limited_handler: str = ""
 
 
 class NextTimes(NamedTuple):
@@ -234,13 +234,13 @@ def pending(
     running = count_running(connection, [limits[name] for name in names if name in limits])
     for name in names:
         its_limits = limits.get(name)
-        limited = its_limits is not None and its_limits.bounds_starts
+        limited = its_limits.name if its_limits is not None and its_limits.bounds_starts else ""
         capacity = limit
         if its_limits is not None and its_limits.at_most is not None:
             capacity = max(0, its_limits.at_most - running[its_limits.name])
         for row in connection.execute(due_runs(name, now, capacity)):
             fresh = not row.attempts
-            _add(by_id, PendingDelivery(row.delivery_id, row.due_at, fresh=fresh, limited=limited))
+            _add(by_id, PendingDelivery(row.delivery_id, row.due_at, fresh=fresh, limited_handler=limited))
     lost = select(run.c.delivery_id, run.c.due_at).where(run.c.due_at <= now).limit(limit)
     for which in (RUNNING_RUN, and_(SUSPECT, in_values(run.c.handler, times.suspects))):
         for delivery_id, since in connection.execute(lost.where(which)):

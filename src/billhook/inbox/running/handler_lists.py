@@ -208,9 +208,11 @@ def read_live_lists(connection: Connection, now: datetime) -> list[LiveList]:
 
 def note_planned(connection: Connection, number: int, at: datetime) -> None:
     """Note that a process of a list has planned. Last in its transaction: others may write the row, too."""
+    noted_at = handler_list.c.planned_at
+    # One that is much later was noted before a clock was set back.
+    is_other = or_(noted_at.is_(None), noted_at < at, noted_at > at + WORKER_SILENT_AFTER)
     # Skipped where another process is noting it just now: the time is the same.
-    earlier = or_(handler_list.c.planned_at.is_(None), handler_list.c.planned_at < at)
-    own = select(handler_list.c.id).where(handler_list.c.id == number, earlier)
+    own = select(handler_list.c.id).where(handler_list.c.id == number, is_other)
     own = own.with_for_update(skip_locked=True)
     noting = update(handler_list).where(handler_list.c.id.in_(own))
     connection.execute(noting.values(planned_at=at))

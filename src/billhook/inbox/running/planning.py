@@ -28,7 +28,8 @@ from billhook.inbox.tables.states import DeliveryState, RunState
 _PLAIN = RunOptions()
 
 
-_IDENTIFIERS = tuple(column.name for column in IDENTIFIERS)
+# Plain texts: SQLAlchemy's names are of a type of its own, of which pydantic's writer needs 6 µs for each.
+_IDENTIFIERS = tuple(str(column.name) for column in IDENTIFIERS)
 _BEING_READ = in_states(delivery.c.state, DeliveryState.PLANNED)
 _PLANNED: dict[str, TypeEngine[Any]] = {
     "delivery_id": BigInteger(),

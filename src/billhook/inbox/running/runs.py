@@ -136,7 +136,7 @@ def settle(
             keys.append(key)
     failures = [
         {
-            "run_id": result.run_id,
+            "run_id": result.lease.run_id,
             "attempt": result.attempt,
             "failed_at": _stored_at(result, now),
             "error": result.error,
@@ -238,8 +238,8 @@ def _write_results(
         retried, seconds = result.state is RunState.DUE, result.duration_seconds
         given.append(
             {
-                "run_id": result.run_id,
-                "fencing_token": result.token,
+                "run_id": result.lease.run_id,
+                "fencing_token": result.lease.token,
                 "attempt": result.attempt,
                 "new_state": result.state.value,
                 "error": result.error,

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, Text, and_, bindparam, func, select, update
 
-from billhook.inbox.counting.counts import count_quarantined_again
+from billhook.inbox.counting.counts import count_quarantined_again, count_read_late
 from billhook.inbox.running import claims, due, handler_lists, leases, readings
 from billhook.inbox.running.claims import CLAIMED_COLUMNS
 from billhook.inbox.running.due import NextTimes
@@ -190,6 +190,9 @@ class InboxTransaction:
         quarantined = [each.delivery_id for each in plans if each.error is not None]
         if quarantined:
             count_quarantined_again(self.connection, keys.keys() & quarantined, self.known_types)
+        read_here = [each.delivery_id for each in plans if each.event_type]
+        if read_here:
+            count_read_late(self.connection, keys.keys() & read_here, self.known_types)
         making: list[RunPlan] = []
         mine = [planned for planned in plans if planned.delivery_id in keys]
         for planned in mine:
@@ -330,8 +333,7 @@ class InboxTransaction:
         self.connection.execute(_START, {**values, **self._claimer, "is_queued": int(is_queued)})
         claimed = [
             Claim(
-                row.run_id,
-                row.token + 1,
+                Lease(row.run_id, row.token + 1),
                 row.handler,
                 row.attempts + 1,
                 leased_until,
@@ -396,7 +398,7 @@ class InboxTransaction:
         ]
         insert_runs(self.connection, waiting, {"state": RunState.DUE.value, "token": token, "due_at": now})
         return [
-            Claim(run_ids[stored.delivery_id, handler], token, handler, 1, leased_until, stored)
+            Claim(Lease(run_ids[stored.delivery_id, handler], token), handler, 1, leased_until, stored)
             for stored, handler in runs[:number]
         ]
 

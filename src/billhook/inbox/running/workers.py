@@ -140,6 +140,13 @@ def is_alive(row: Mapping[str, Any], now: datetime) -> bool:
     return bool(now - row["seen_at"] < WORKER_SILENT_AFTER)
 
 
+def read_sharing(connection: Connection, engine: str, list_id: int, now: datetime) -> tuple[str, ...]:
+    """Return the owners of the live workers of an engine that have a list of handlers, by name."""
+    same = (worker.c.engine == engine, worker.c.list_id == list_id)  # it has none once it is asked to stop
+    alive = (worker.c.died_at.is_(None), worker.c.seen_at > now - WORKER_SILENT_AFTER)
+    return tuple(sorted(connection.execute(select(worker.c.owner).where(*same, *alive)).scalars()))
+
+
 def read_workers(connection: Connection, now: datetime) -> Sequence[WorkerFigures]:
     """Return the workers that have not stopped in order, the one that runs for longest first."""
     rows = [row for row in worker_rows(connection) if row["stopped_at"] is None]

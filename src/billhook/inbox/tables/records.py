@@ -198,15 +198,14 @@ class Lease(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A claimed run, leased until `leased_until` unless renewed; `token` is its fencing token.
+    """A claimed run, leased until `leased_until` unless renewed.
 
     `uncounted` of its attempts, this one included, do not count; by `postponements` of them its handler put
     it off. A `suspect` lost its last attempt with its worker: it runs alone. `replays` is how often it was
     replayed after it was finished. `ordered`: it has an order key.
     """
 
-    run_id: int
-    token: int
+    lease: Lease
     handler: str
     attempt: int
     leased_until: datetime
@@ -218,14 +217,19 @@ class Claim(NamedTuple):
     postponements: int = 0
 
     @property
-    def lease(self) -> Lease:
-        """Run id and token."""
-        return Lease(self.run_id, self.token)
+    def run_id(self) -> int:
+        """Id of the run."""
+        return self.lease.run_id
+
+    @property
+    def token(self) -> int:
+        """Fencing token of the claim."""
+        return self.lease.token
 
     def ended(self, state: RunState, at: datetime, **more: Any) -> RunResult:
         """Return the result of the attempt, with `more` of its fields."""
-        ids = (self.run_id, self.token, self.delivery.delivery_id)
-        return RunResult(*ids, self.attempt, state, at, ordered=self.ordered, **more)
+        ids = (self.lease, self.delivery.delivery_id, self.attempt)
+        return RunResult(*ids, state, at, ordered=self.ordered, **more)
 
     def interrupted(self, at: datetime, due_at: datetime) -> RunResult:
         """Return the result of an attempt still running when its worker stops: due again, and not counted."""
@@ -246,8 +250,7 @@ class RunResult(NamedTuple):
     claim's: without an order key it settles beside all others.
     """
 
-    run_id: int
-    token: int
+    lease: Lease
     delivery_id: int
     attempt: int
     state: RunState
@@ -261,11 +264,6 @@ class RunResult(NamedTuple):
     place: str | None = None
     ordered: bool = True
     not_before: datetime | None = None
-
-    @property
-    def lease(self) -> Lease:
-        """Run id and token."""
-        return Lease(self.run_id, self.token)
 
     def without_texts(self) -> RunResult:
         """Return the result with none of its error's words, which the database refuses."""

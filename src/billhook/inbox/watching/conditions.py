@@ -214,7 +214,7 @@ def held(facts: Facts) -> Found:
 
 def hanging(facts: Facts) -> Found:
     with facts.inbox.database.read() as connection:
-        for one in read_hanging(connection, facts.now):
+        for one in read_hanging(connection, facts.now, OLD):
             yield one.handler, one.text(facts.now)
 
 

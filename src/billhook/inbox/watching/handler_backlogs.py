@@ -18,12 +18,15 @@ from billhook.inbox.tables.handler_names import present_names
 from billhook.inbox.tables.records import HandlerLimits, own_name
 from billhook.inbox.tables.schema import CLAIMABLE, DEAD_RUN, ORDERED_RUN, handler, run, worker
 from billhook.inbox.tables.sql import TextOfTables, UtcDateTime, distinct_values, words
+from billhook.inbox.watching.stalled import read_hanging
 
 RUNS_LIMIT = 10_000
 """How far the runs of a handler in one state are counted: a number that is as large means "at least"."""
 RATE_OVER = timedelta(minutes=5)
 RATE_RUNS = 5_000
 """In an inbox that handles more runs in that time, the last of them tell the rate."""
+HANGS_AFTER = timedelta(minutes=1)
+"""Until a call may hang: no pace tells when it returns."""
 LIMITED_SINCE = timedelta(seconds=5)
 """A handler is limited now if its rate let no run start at some time since then."""
 
@@ -57,7 +60,7 @@ class HandlerBacklog:
     """When all but the dead are handled at that rate, or at the handler's own if that is lower.
 
     Not before the last of those that wait for a time is due; that time, where all others wait for these. None
-    for a handler that is paused, and if none was handled.
+    for a handler that is paused, if none was handled, and while a call of it hangs.
     """
     through_at_least: bool = False
     """Whether `through_at` is the earliest moment only: more runs wait than are counted."""
@@ -115,6 +118,9 @@ def read_handler_backlogs(
     rates: defaultdict[str, float] = defaultdict(float)
     for stored_under, per_second in (_rates(connection, now) if names else {}).items():
         rates[renamed.get(stored_under, stored_under)] += per_second
+    is_running = any(numbers[name, "running"] for name in names)
+    hanging = read_hanging(connection, now, HANGS_AFTER) if is_running else []
+    timeless = paused.union(own_name(limits, one.handler) for one in hanging)
     backlogs = []
     for name in names:
         own = own_name(limits, name)
@@ -131,7 +137,7 @@ def read_handler_backlogs(
             last_put_off=name in last and put_off.get(name) == last[name],
             per_second=rates.get(name, 0.0),
         )  # fmt: skip
-        if own not in paused:
+        if own not in timeless:
             one = _with_time(one, now, limits.get(name))
         backlogs.append(one)
     return backlogs

@@ -14,7 +14,6 @@ from billhook.inbox.counting.counts import ROWS_READ
 from billhook.inbox.running.workers import IS_WORKER, WORKER_SILENT_AFTER
 from billhook.inbox.tables.handler_names import present_names
 from billhook.inbox.tables.schema import FINISHED_RUN, RUNNING_RUN, run, worker
-from billhook.inbox.watching.backlog_pace import OLD
 
 _TIMES_LONGER = 3
 """A call hangs if it takes at least this multiple of the longest recent call of its handler."""
@@ -52,14 +51,14 @@ class HeldWorkers(NamedTuple):
         return f"{len(self.places)} of {self.alive} workers {'is' if len(self.places) == 1 else 'are'} held"
 
 
-def read_hanging(connection: Connection, now: datetime) -> list[HangingCalls]:
-    """Return the calls that have not returned for ten minutes, while others of their handlers do.
+def read_hanging(connection: Connection, now: datetime, after: timedelta) -> list[HangingCalls]:
+    """Return the calls that have not returned after so long, while others of their handlers do.
 
     Calls of a handler that usually takes so long do not hang. A run in a worker's queue is no call.
     """
     renamed = present_names(connection)
     running = select(run.c.handler, run.c.started_at).where(
-        RUNNING_RUN, run.c.queued == 0, run.c.started_at < now - OLD
+        RUNNING_RUN, run.c.queued == 0, run.c.started_at < now - after
     )
     began: dict[str, list[datetime]] = {}
     for handler, started_at in connection.execute(running):

@@ -9,8 +9,6 @@ import socket
 import threading
 import time
 from contextlib import closing, contextmanager
-from dataclasses import replace
-from datetime import timedelta
 from secrets import token_hex
 
 import pytest
@@ -23,59 +21,17 @@ from billhook.engines.messages import publisher as publisher_module
 from billhook.engines.messages import sweeper as sweeper_module
 from billhook.engines.messages.broker import TASK
 from billhook.engines.messages.publisher import Publisher
-from billhook.engines.messages.sweeper import Sweeper
 from billhook.errors import InboxUnavailable, OutOfResources
 from billhook.events import PingTest
-from billhook.extension import get_state
-from billhook.inbox import RunPlan
 from support.engines import celery_app
-from support.inbox_view import incoming
 from support.processes import in_children, until
+from support.sweeping import Watch
 from support.timeouts import scaled
-
-LEASE = timedelta(seconds=30)
 
 pytestmark = pytest.mark.slow
 
 
 # --- the sweep ------------------------------------------------------------------------------------
-
-
-class Watch:
-    """A sweeper of an inbox, whose broker's queue holds `queued` messages; moves both clocks."""
-
-    def __init__(self, app, clock, monkeypatch):
-        state = get_state(app)
-        self.inbox, self.clock, self.queued, self.asked = state.inbox, clock, 0, 0
-        self._moment = 1000.0
-        monkeypatch.setattr(sweeper_module.time, "monotonic", lambda: self._moment)
-        self.sweeper = Sweeper(state.inbox, state.dispatcher)
-        self.pause = None
-
-    def pass_by(self, seconds):
-        self.clock.advance(seconds=seconds)
-        self._moment += seconds
-
-    def put(self, key):
-        return self.inbox.put(replace(incoming(key), received_at=self.clock.now())).delivery_id
-
-    def plan(self, delivery_id, *handlers):
-        with self.inbox.transaction("planner") as transaction:
-            transaction.plan([RunPlan(delivery_id, handlers)], self.clock.now())
-
-    def claim(self):
-        with self.inbox.transaction("worker") as transaction:
-            return transaction.claim(1, self.clock.now(), self.clock.now() + LEASE)
-
-    def sweep(self):
-        """What is published; the broker takes all of it."""
-        ids = []
-        self.pause = self.sweeper.sweep(self._length, ids.append)
-        return ids
-
-    def _length(self):
-        self.asked += 1
-        return self.queued
 
 
 @pytest.fixture
@@ -87,8 +43,8 @@ def watch(stored_only, inbox_url, clock, monkeypatch):
     ("queued", "pauses", "published_at"),
     [
         (0, [0, 1], [1]),  # its message would have come by then
-        (1, [1, 15, 13, 1], [30]),  # its message may wait in the queue
-        (0, [1, *[30] * 300], [1, 31, 91, 211, 451, 931, 1891, 3811, 7411]),  # at last every hour
+        (1, [1, 15, 13, 1, *[30] * 121], [3600]),  # its message may wait in the queue, or be lost after all
+        (0, [1, *[30] * 300], [1, 31, 61, 91, 181, 331, 661, 1291, 2581, 5131, 8731]),  # at last every hour
     ],
 )
 def test_when_a_delivery_that_no_worker_takes_is_published(watch, queued, pauses, published_at):
@@ -110,7 +66,8 @@ def test_when_a_delivery_that_no_worker_takes_is_published(watch, queued, pauses
     [
         (0, [1, *[2] * 6], [1, 3, 5, 7, 9, 11, 13]),  # its message was used up, where the limit was reached
         (1, [1, *[2] * 6], [1, 3, 5, 7, 9, 11, 13]),
-        (2, [1, *[2] * 6], [1, 3, 7]),  # its messages wait, and more of them make the queue longer
+        (2, [1, *[2] * 6], []),  # its message may wait, and another one would make the queue longer
+        (2, [1, 28, 1, 30], [30, 60]),  # for so long other runs have had the room
     ],
 )
 def test_a_run_with_a_limit_is_published_less_often_while_the_queue_is_long(
@@ -166,14 +123,18 @@ def test_what_is_due_for_another_reason_is_published_again_despite_a_long_queue(
     assert (first, claimed, watch.sweep(), watch.sweep()) == ([delivery_id], [], [delivery_id], [])
 
 
-def test_the_sweeper_forgets_handled_deliveries(watch):
+def test_the_sweeper_forgets_what_is_not_pending_any_more_half_a_minute_later(watch):
     watch.plan(watch.put("k"), "h")
     watch.sweep()
+    (key,) = watch.sweeper._waiting
     watch.claim()
-
+    watch.pass_by(29)
+    watch.sweep()
+    known = key in watch.sweeper._waiting  # it may be pending again, with the message that it has
+    watch.pass_by(2)
     watch.sweep()
 
-    assert watch.sweeper._published == {}
+    assert (known, key in watch.sweeper._waiting) == (True, False)
 
 
 def test_what_could_not_be_published_is_published_by_the_next_sweep(watch):

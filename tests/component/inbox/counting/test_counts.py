@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from billhook.errors import InboxUnavailable, SchemaMismatch
-from billhook.inbox import Counted, RunPlan, RunState
+from billhook.inbox import Counted, Lease, RunPlan, RunState
 from billhook.inbox.counting import compaction
 from billhook.inbox.counting import counts as counts_of_inbox
 from billhook.inbox.counting.counts import DURATION_BOUNDS, Counts, Sum
@@ -224,7 +224,7 @@ def test_a_result_whose_lease_is_lost_and_an_attempt_that_a_stop_interrupted_are
     plan(inbox)
     (one,) = claim(inbox, seconds=2)
 
-    lost = settle(inbox, result(one)._replace(token=one.token - 1))
+    lost = settle(inbox, result(one)._replace(lease=Lease(one.run_id, one.token - 1)))
     settled = settle(inbox, result(one, RunState.DUE, due_at=at(60), error="stopped", uncounted=True))
 
     assert (lost, settled) == (set(), {one.lease})

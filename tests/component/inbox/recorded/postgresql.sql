@@ -2041,7 +2041,7 @@ WHERE billhook.billhook_worker.list_id = %(list_id_1)s::INTEGER AND billhook.bil
 -- running/handler_lists.py note_planned
 UPDATE billhook.billhook_handler_list SET planned_at=%(planned_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_handler_list.id IN (SELECT billhook.billhook_handler_list.id
 FROM billhook.billhook_handler_list
-WHERE billhook.billhook_handler_list.id = %(id_1)s::BIGINT AND (billhook.billhook_handler_list.planned_at IS NULL OR billhook.billhook_handler_list.planned_at < %(planned_at_1)s::TIMESTAMP WITH TIME ZONE) FOR UPDATE SKIP LOCKED)
+WHERE billhook.billhook_handler_list.id = %(id_1)s::BIGINT AND (billhook.billhook_handler_list.planned_at IS NULL OR billhook.billhook_handler_list.planned_at < %(planned_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.billhook_handler_list.planned_at > %(planned_at_2)s::TIMESTAMP WITH TIME ZONE) FOR UPDATE SKIP LOCKED)
 --> billhook_handler_list: billhook_handler_list_pkey
 
 -- running/handler_lists.py read_live_lists
@@ -2381,6 +2381,19 @@ WHERE newest.handler = %(of_handler)s::VARCHAR AND newest.order_key = %(of_key)s
 UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts + %(attempts_1)s::INTEGER), due_at=%(leased_until)s::TIMESTAMP WITH TIME ZONE, not_before=%(not_before)s::TIMESTAMP WITH TIME ZONE, worker=%(worker)s::VARCHAR, release_id=%(release_id)s::INTEGER, queued=%(is_queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), beside_others=%(beside_others)s::INTEGER, started_at=%(now)s::TIMESTAMP WITH TIME ZONE, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[])
 --> run: run_pkey
 
+-- running/transaction.py InboxTransaction.lock
+-- tables/locks.py lock_conflicts
+-- tables/locks.py lock_limits
+-- tables/locks.py lock_order
+SELECT pg_advisory_xact_lock(%(pg_advisory_xact_lock_2)s::INTEGER) AS pg_advisory_xact_lock_1
+
+-- running/transaction.py InboxTransaction.lock
+-- tables/locks.py lock_deliveries
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(delivery_ids)s::BIGINT[]) ORDER BY billhook.delivery.id FOR NO KEY UPDATE
+--> delivery: delivery_pkey
+
 -- running/transaction.py InboxTransaction.mark_not_alone
 SELECT billhook.run.id
 FROM billhook.run
@@ -2514,6 +2527,12 @@ FROM billhook.billhook_worker
 WHERE (billhook.billhook_worker.died_at <= %(died_at_1)s::TIMESTAMP WITH TIME ZONE OR coalesce(billhook.billhook_worker.died_at, billhook.billhook_worker.seen_at) <= %(coalesce_1)s::TIMESTAMP WITH TIME ZONE) AND billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.engine != %(engine_1)s::VARCHAR
 --> billhook_worker: all rows
 
+-- running/workers.py read_sharing
+SELECT billhook.billhook_worker.owner
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.engine = %(engine_1)s::VARCHAR AND billhook.billhook_worker.list_id = %(list_id_1)s::INTEGER AND billhook.billhook_worker.died_at IS NULL AND billhook.billhook_worker.seen_at > %(seen_at_1)s::TIMESTAMP WITH TIME ZONE
+--> billhook_worker: billhook_worker_seen_at_idx
+
 -- running/workers.py record_stop
 DELETE FROM billhook.billhook_worker WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR AND billhook.billhook_worker.engine = %(engine_1)s::VARCHAR
 --> billhook_worker: billhook_worker_pkey
@@ -2576,21 +2595,10 @@ FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.renamed_to IS NOT NULL
 --> billhook_handler: all rows
 
--- tables/locks.py lock_conflicts
--- tables/locks.py lock_limits
--- tables/locks.py lock_order
-SELECT pg_advisory_xact_lock(%(pg_advisory_xact_lock_2)s::INTEGER) AS pg_advisory_xact_lock_1
-
 -- tables/locks.py lock_counts
 SELECT pg_advisory_xact_lock((1668183155::bigint << 32) + tableoid::bigint) AS pg_advisory_xact_lock_1
 FROM billhook.billhook_watermark
 --> billhook_watermark: all rows
-
--- tables/locks.py lock_deliveries
-SELECT billhook.delivery.id
-FROM billhook.delivery
-WHERE billhook.delivery.id = ANY (%(delivery_ids)s::BIGINT[]) ORDER BY billhook.delivery.id FOR NO KEY UPDATE
---> delivery: delivery_pkey
 
 -- tables/locks.py lock_order
 SELECT pg_advisory_xact_lock(%(pg_advisory_xact_lock_2)s::INTEGER) AS pg_advisory_xact_lock_1

@@ -2234,7 +2234,7 @@ WHERE billhook_worker.list_id = ? AND billhook_worker.stopped_at IS NULL AND bil
 -- running/handler_lists.py note_planned
 UPDATE billhook_handler_list SET planned_at=? WHERE billhook_handler_list.id IN (SELECT billhook_handler_list.id
 FROM billhook_handler_list
-WHERE billhook_handler_list.id = ? AND (billhook_handler_list.planned_at IS NULL OR billhook_handler_list.planned_at < ?))
+WHERE billhook_handler_list.id = ? AND (billhook_handler_list.planned_at IS NULL OR billhook_handler_list.planned_at < ? OR billhook_handler_list.planned_at > ?))
 --> SEARCH billhook_handler_list USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH billhook_handler_list USING INTEGER PRIMARY KEY (rowid=?)
 
@@ -2801,6 +2801,12 @@ SELECT max(coalesce(billhook_worker.died_at, billhook_worker.seen_at)) AS max_1
 FROM billhook_worker
 WHERE (billhook_worker.died_at <= ? OR coalesce(billhook_worker.died_at, billhook_worker.seen_at) <= ?) AND billhook_worker.stopped_at IS NULL AND billhook_worker.engine != ?
 --> SEARCH billhook_worker
+
+-- running/workers.py read_sharing
+SELECT billhook_worker.owner
+FROM billhook_worker
+WHERE billhook_worker.engine = ? AND billhook_worker.list_id = ? AND billhook_worker.died_at IS NULL AND billhook_worker.seen_at > ?
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
 
 -- running/workers.py record_stop
 DELETE FROM billhook_worker WHERE billhook_worker.owner = ? AND billhook_worker.engine = ?

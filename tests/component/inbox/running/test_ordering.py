@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import threading
-from collections import defaultdict
 from contextlib import nullcontext
-from datetime import timedelta
 
 import pytest
 
 from billhook.inbox import InboxTransaction, RunOptions, RunPlan, RunState, UncalledRun
 from billhook.inbox.operating.operations import replay
 from billhook.inbox.postgres.dialect import PostgresDialect
-from billhook.inbox.running import ordering, runs
+from billhook.inbox.running import ordering
 from billhook.inbox.running.ordering import OrderKey
 from billhook.inbox.running.superseding import discard_superseded
 from billhook.inbox.tables import locks
@@ -254,91 +251,6 @@ def test_a_replayed_run_waits_for_the_running_one_and_precedes_later_ones(inbox,
     assert states(where) == ["waiting", "running", "waiting"]
     assert settle(inbox, second, seconds=3) == [first]
     assert states(where) == ["due", "succeeded", "waiting"]
-
-
-# --- whatever happens -----------------------------------------------------------------------------
-
-
-UNFINISHED = "run.state IN ('due', 'waiting', 'running')"
-
-
-def check_order(where):
-    """Of each key at most one run is under way, exactly one if any waits, and no delivery of them is done."""
-    keys = defaultdict(list)
-    for handler, key, state in rows(where, "SELECT handler, order_key, state FROM run"):
-        keys[handler, key].append(state)
-    for found in keys.values():
-        under_way = found.count("due") + found.count("running")
-        assert under_way <= 1
-        assert under_way == 1 or "waiting" not in found
-    of_others = "FROM run JOIN delivery ON delivery.id = delivery_id AND delivery.state <> 'planned'"
-    assert rows(where, f"SELECT delivery_id {of_others} WHERE {UNFINISHED}") == []
-
-
-class RandomHistory:
-    """Everything that can happen to runs, in any order."""
-
-    def __init__(self, inbox, seed):
-        self.inbox, self.random = inbox, random.Random(seed)
-        self.seconds, self.number, self.claims, self.ended = 0, 0, [], []
-
-    def step(self):
-        self.seconds += 1
-        self.random.choice([self.plan, self.claim, self.claim, self.settle, self.settle, self.replay])()
-
-    def plan(self):
-        plans = []
-        for _ in range(self.random.randint(1, 3)):
-            self.number += 1
-            terms = {name: RunOptions(order_key=self.random.choice("xyz")) for name in ("h", "i")}
-            plans.append(RunPlan(put(self.inbox, f"d{self.number}"), ("h", "i"), options=terms))
-        plan(self.inbox, *plans, seconds=self.seconds)
-
-    def claim(self):
-        lease = timedelta(seconds=self.random.choice([1, 1000]))
-        self.claims += claim_runs(self.inbox, self.random.randint(1, 3), self.seconds, lease=lease)
-
-    def settle(self):
-        self.random.shuffle(self.claims)
-        ended, self.claims = self.claims[:2], self.claims[2:]
-        choices = [RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.DUE, RunState.DEAD, RunState.DISCARDED]
-        due = self.seconds + self.random.randint(0, 3)
-        outcomes = [
-            result_of(one, state, self.seconds, due=due if state is RunState.DUE else None, error="e")
-            for one, state in zip(ended, self.random.choices(choices, k=2), strict=False)
-        ]
-        with self.inbox.transaction("worker") as transaction:
-            transaction.settle(outcomes)
-
-    def replay(self):
-        ids = self.random.sample(range(1, self.number + 1), min(2, self.number))
-        replay(self.inbox, ids, at(self.seconds), all_handlers=self.random.random() < 0.5)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_order_holds_and_no_run_is_stuck_in_random_histories(inbox, where, seed):
-    history = RandomHistory(inbox, seed)
-
-    for _ in range(30 if isinstance(where, str) else 60):  # where each question costs more
-        history.step()
-        check_order(where)
-    while history.claims or rows(where, f"SELECT 1 FROM run WHERE {UNFINISHED}"):
-        history.seconds += 1001
-        history.claim()
-        history.settle()
-        check_order(where)
-
-    assert value(where, "SELECT count(*) FROM delivery WHERE state = 'planned'") == 0
-
-
-def test_control_a_settle_without_release_is_noticed(inbox, where, monkeypatch):
-    planned(inbox, "a", "b")
-    monkeypatch.setattr(runs, "release_next", lambda *_: [])
-
-    settle(inbox, claim(inbox)[0])
-
-    with pytest.raises(AssertionError, match="assert"):
-        check_order(where)
 
 
 # --- at the same time -----------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from billhook.engines.maintenance import (
 )
 from billhook.handlers.retry import LONGEST_SECONDS
 from billhook.inbox import RunState, WorkerRecord
-from billhook.inbox.running.workers import WORKER_KEPT_FOR, record_stop
+from billhook.inbox.running.handler_lists import HandlerList
+from billhook.inbox.running.workers import WORKER_KEPT_FOR, read_sharing, record_stop
 from billhook.inbox.watching.overview import read_state
 from support.handler_lists import lists_of
 from support.inbox_view import NOON, change, column, open_inbox, rows
@@ -45,6 +46,26 @@ def test_a_worker_is_one_row_with_the_time_it_was_last_seen(inbox, where):
         ("b", "celery", None, "2026-01-15 12:00:00.000000", "2026-01-15 12:00:00.000000"),
     ]
     assert inbox.worker_seen_at() == NOON + 20 * SECOND
+
+
+def test_the_live_workers_of_an_engine_with_one_list_share_the_sweep(inbox, where):
+    lists = [HandlerList({"PingTest": {name: ()}, "": {}}, {}) for name in ("one", "other")]
+    for owner, engine, own in (
+        ("b", "celery", lists[0]),
+        ("a", "celery", lists[0]),
+        ("another list", "celery", lists[1]),
+        ("another engine", "rq", lists[0]),
+        ("asked to stop", "celery", lists[0]),
+        ("died", "celery", lists[0]),
+    ):
+        inbox.record_worker(WorkerRecord(owner, engine, 1, NOON), NOON, own)
+    inbox.record_worker(WorkerRecord("silent", "celery", 1, NOON), NOON - 60 * SECOND, lists[0])
+    inbox.record_stopping("asked to stop")
+    change(where, "UPDATE billhook_worker SET died_at = seen_at WHERE owner = 'died'")
+    number = inbox.record_list(lists[0], NOON)
+
+    with inbox.database.read() as connection:
+        assert read_sharing(connection, "celery", number, NOON) == ("a", "b")
 
 
 def test_a_worker_that_stopped_in_order_is_no_longer_looked_for(inbox, where):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from billhook.doctor.status_texts import backlog_text, through_text, unfinished_text
@@ -122,6 +124,26 @@ def test_beyond_the_limit_of_counting_only_the_least_is_told(inbox, monkeypatch)
     assert (capped.through_at, capped.through_at_least) == (at(100 + 3 * 30), True)
     assert exact_texts == ("in 2 min", "4")
     assert (through_text(capped, at(100)), unfinished_text(capped)) == ("in more than 1 min", "3+")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "runs_for", "told"),
+    [
+        (1, 59, True),  # any call may take as long
+        (1, 61, False),  # it hangs: it was "through in 1 min" for as long as it hung
+        (30, 61, True),  # as others do, nearly
+        (30, 100, False),
+    ],
+)
+def test_no_time_is_told_while_a_call_hangs(inbox, seconds, runs_for, told):
+    put_many(inbox, 6)
+    settle(inbox, claim(inbox, 4, 100), seconds=100 + seconds, duration_seconds=float(seconds))
+    claim(inbox, 1, 200, lease=timedelta(hours=1))
+
+    found = backlogs(inbox, 200 + runs_for)["h"]
+
+    assert (found.running, found.waiting, found.per_second > 0) == (1, 1, True)
+    assert bool(through_text(found, at(200 + runs_for))) is told
 
 
 def test_no_handler_is_through_sooner_than_its_own_rate_allows(inbox):
