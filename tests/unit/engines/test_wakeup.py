@@ -10,7 +10,6 @@ import pytest
 
 from billhook.engines import worker
 from billhook.engines.worker import Wakeup
-from support.timeouts import scaled
 
 PIPE_BYTES = 65_536
 
@@ -52,7 +51,7 @@ def test_a_full_pipe_blocks_no_thread_that_wakes_the_worker(wakeup):
 
     thread = threading.Thread(target=fill, daemon=True)
     thread.start()
-    thread.join(scaled(20))
+    thread.join(10)
     blocked = thread.is_alive()
     while thread.is_alive():
         os.read(wakeup._read, PIPE_BYTES)
