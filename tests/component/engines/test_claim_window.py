@@ -255,6 +255,24 @@ def test_a_result_that_cannot_be_stored_alone_keeps_its_lease_until_it_can(with_
     assert (worker._unstorable, len(worker._leases.runs), count(app, "succeeded")) == ([], 0, 2)
 
 
+def test_after_a_transaction_that_failed_a_worker_looks_for_claims_that_it_does_not_know(
+    running, monkeypatch
+):
+    """Its COMMIT may have succeeded while the reply was lost."""
+    state = get_state(running(handling(lambda event: None, name="h"), start_now=False))
+    state.inbox.put(incoming("m"))
+    worker, released = state.worker(THREADS), []
+    with monkeypatch.context() as failing:
+        failing.setattr(state.inbox, "transaction", raising)
+        worker._poll()
+    monkeypatch.setattr(InboxTransaction, "release_orphaned", lambda *_: released.append(1))
+
+    worker._poll()
+    worker.close()
+
+    assert released == [1]
+
+
 def test_a_worker_sleeps_while_it_gathers_work(running):
     worker = get_state(running(Handlers(), start_now=False)).worker(THREADS)
     worker._next_poll_at = time.monotonic() + 0.3
