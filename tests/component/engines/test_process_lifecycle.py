@@ -104,6 +104,18 @@ def test_a_worker_without_descriptors_stops_and_logs_why(app_with, caplog):
     assert "worker stopping: out of file descriptors, or a handler closed them" in caplog.text
 
 
+def test_a_worker_with_too_many_abandoned_threads_stops_broken_and_logs_why(app_with, caplog):
+    """Here none is too many: the process is to be replaced then."""
+    worker = get_state(app_with(handlers=[Handlers()], BILLHOOK_ENGINE="worker")).worker(1)
+    before = worker.broken
+
+    worker.run(1.0, max_abandoned_threads=0)
+    worker.close()
+
+    assert (before, worker.broken) == (False, True)
+    assert "too many handlers never returned" in caplog.text
+
+
 def test_a_gunicorn_worker_is_recognised_by_its_signal_handler():
     assert not thread_engine._in_a_gunicorn_worker()
 
