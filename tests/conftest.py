@@ -181,7 +181,7 @@ def no_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
+def frozen_clock() -> FrozenClock:
     """A clock that stands at the present second until a test moves it."""
     from datetime import UTC, datetime
 

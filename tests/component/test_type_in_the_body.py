@@ -35,13 +35,13 @@ def order_placed():
 
 
 @pytest.fixture
-def acme(app_with, clock):
+def acme(app_with, frozen_clock):
     """Make an app that stores deliveries of the source acme, whose type is in a field of the body."""
 
     def make(handlers=None, *, type_field="type", **more):
         source = Source("acme", secrets=[SECRET], type_field=type_field)
         more = {"BILLHOOK_ENGINE": "worker", **more}
-        return app_with(handlers=[handlers or Handlers()], sources=[source], clock=clock, **more)
+        return app_with(handlers=[handlers or Handlers()], sources=[source], clock=frozen_clock, **more)
 
     return make
 
@@ -90,10 +90,10 @@ def test_the_type_is_read_when_the_delivery_is_planned(acme, order_placed, path,
     assert stored(app, "identifier_1") == [("o_1",)]
 
 
-def test_the_default_source_has_its_field_by_an_option(app_with, clock):
-    app = app_with(BILLHOOK_TYPE_FIELD="event.type", BILLHOOK_ENGINE="inline", clock=clock)
+def test_the_default_source_has_its_field_by_an_option(app_with, frozen_clock):
+    app = app_with(BILLHOOK_TYPE_FIELD="event.type", BILLHOOK_ENGINE="inline", clock=frozen_clock)
 
-    answer = deliver(app, b'{"event":{"type":"a b"}}', "PingTest", at=clock.now())
+    answer = deliver(app, b'{"event":{"type":"a b"}}', "PingTest", at=frozen_clock.now())
 
     assert answer.json == {"status": "accepted"}  # the header says nothing
     assert stored(app) == [("a b", "event.type", "done", None, "")]
@@ -169,9 +169,9 @@ def test_a_conflict_is_read_when_an_operator_replays_it(acme):
     assert stored(app, "event_type, state") == [("a.first", "done"), ("b.second", "done")]
 
 
-def test_a_source_may_change_from_a_header_to_a_field_and_back(acme, app_with, clock):
+def test_a_source_may_change_from_a_header_to_a_field_and_back(acme, app_with, frozen_clock):
     app = acme()
-    header = app_with(sources=[Source("acme", secrets=[SECRET])], clock=clock)
+    header = app_with(sources=[Source("acme", secrets=[SECRET])], clock=frozen_clock)
 
     assert send(header, A, "1", **{"X-Webhook-Type": "PingTest"}) == "accepted"
     assert send(app, A, "1") == "duplicate"
@@ -202,14 +202,16 @@ def test_a_delivery_that_was_erased_before_it_was_read_is_known_by_its_key(acme)
 # --- other processes ----------------------------------------------------------------------------------
 
 
-def test_a_worker_that_does_not_know_the_source_reads_the_type_where_it_is_stored(acme, app_with, clock):
+def test_a_worker_that_does_not_know_the_source_reads_the_type_where_it_is_stored(
+    acme, app_with, frozen_clock
+):
     app, handlers, seen = acme(), Handlers(), []
 
     @handlers.on_any()
     def take(event):
         seen.append(event.type)
 
-    worker = app_with(handlers=[handlers], clock=clock)
+    worker = app_with(handlers=[handlers], clock=frozen_clock)
 
     send(app, A)
     get_state(worker).handle_due()
@@ -237,13 +239,13 @@ def test_a_delivery_is_read_as_an_operator_named_it(acme):
     assert stored(app) == [("InvoiceApproved", "type", "done", "", "")]
 
 
-def test_deliveries_without_a_type_are_read_by_a_field_that_an_operator_names(acme, app_with, clock):
-    header = app_with(sources=[Source("acme", secrets=[SECRET])], clock=clock)
+def test_deliveries_without_a_type_are_read_by_a_field_that_an_operator_names(acme, app_with, frozen_clock):
+    header = app_with(sources=[Source("acme", secrets=[SECRET])], clock=frozen_clock)
     wrong = acme(type_field="kind")
     send(header, A, "1")
     send(wrong, B, "2")
     send(wrong, {"type": "c.third"}, "2")
-    deliver(header, b"[]", "PingTest", message_id="3", at=clock.now())
+    deliver(header, b"[]", "PingTest", message_id="3", at=frozen_clock.now())
     state = get_state(wrong)
     state.handle_due()
     assert [row[:3] for row in stored(wrong)] == [
@@ -255,9 +257,9 @@ def test_deliveries_without_a_type_are_read_by_a_field_that_an_operator_names(ac
 
     # Without a field the one that is stored is read again; the first has none.
     ids = [delivery_id for (delivery_id,) in stored(wrong, "id")]
-    assert replay(state.inbox, ids[:2], clock.now()).requeued == 1
+    assert replay(state.inbox, ids[:2], frozen_clock.now()).requeued == 1
     state.handle_due()
-    done = replay(state.inbox, ids, clock.now(), type_field="type")
+    done = replay(state.inbox, ids, frozen_clock.now(), type_field="type")
     state.handle_due()
 
     assert done.requeued == 2
@@ -301,7 +303,7 @@ def figures(app):
 
 @pytest.mark.parametrize("steps", [3, 0], ids=["counted between", "-"])
 def test_a_delivery_is_counted_by_its_type_once_it_is_read_and_no_figure_falls(
-    acme, order_placed, clock, steps
+    acme, order_placed, frozen_clock, steps
 ):
     """A second failed reading counts, as each quarantine does, wherever the watermark is."""
     app, seen = acme(), []
@@ -310,18 +312,18 @@ def test_a_delivery_is_counted_by_its_type_once_it_is_read_and_no_figure_falls(
     def look():
         seen.append(figures(app))
         for _ in range(steps):
-            clock.advance(seconds=60)
-            state.inbox.advance_watermark(clock.now())
+            frozen_clock.advance(seconds=60)
+            state.inbox.advance_watermark(frozen_clock.now())
             seen.append(figures(app))
 
     look()
     send(app, {"type": "orders/create", "orderId": "o_1"}, "1")
     send(app, {"kind": "x"}, "2")
-    deliver(app, b"{}", "PingTest", message_id="3", at=clock.now())
+    deliver(app, b"{}", "PingTest", message_id="3", at=frozen_clock.now())
     look()
     state.handle_due()
     look()
-    assert replay(state.inbox, [2], clock.now()).requeued == 1
+    assert replay(state.inbox, [2], frozen_clock.now()).requeued == 1
     look()
     state.handle_due()
     look()
@@ -334,9 +336,9 @@ def test_a_delivery_is_counted_by_its_type_once_it_is_read_and_no_figure_falls(
 
 
 def test_one_that_is_replayed_and_read_after_it_was_counted_without_a_type_is_accepted(
-    acme, order_placed, clock
+    acme, order_placed, frozen_clock
 ):
-    app, now = acme(), clock.now
+    app, now = acme(), frozen_clock.now
     state = get_state(app)
     body = {"type": "orders/create", "orderId": "o_1", "event": "orders/create"}
     send(app, body, "1")
@@ -344,7 +346,7 @@ def test_one_that_is_replayed_and_read_after_it_was_counted_without_a_type_is_ac
     send(app, {**body, "type": 5}, "2")
     state.handle_due()
     for _ in range(3):
-        clock.advance(seconds=60)
+        frozen_clock.advance(seconds=60)
         state.inbox.advance_watermark(now())
 
     assert replay(state.inbox, [1], now()).requeued == 1
@@ -354,11 +356,11 @@ def test_one_that_is_replayed_and_read_after_it_was_counted_without_a_type_is_ac
     assert figures(app) == {("orders/create", "accepted"): 2, ("", "untyped"): 1}
 
 
-def test_one_that_was_discarded_unread_gets_no_first_run_of_a_type_that_it_does_not_have(acme, clock):
+def test_one_that_was_discarded_unread_gets_no_first_run_of_a_type_that_it_does_not_have(acme, frozen_clock):
     handlers = Handlers()
     handlers.on_any(name="every")(lambda event: None)
     app = acme(handlers)
-    state, now = get_state(app), clock.now()
+    state, now = get_state(app), frozen_clock.now()
     send(app, {"type": "orders/create"})
     discard(state.inbox, [1], "not needed", now)
 

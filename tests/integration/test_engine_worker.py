@@ -279,13 +279,13 @@ def test_a_poll_for_which_there_is_no_memory_is_repeated_with_fewer_deliveries(r
     until(lambda: worker._pacing.rows == inbox.database.plan_rows)
 
 
-def test_old_deliveries_are_pruned_while_the_worker_runs(running, clock):
-    app = running(Handlers(), clock=clock, start_now=False)
+def test_old_deliveries_are_pruned_while_the_worker_runs(running, frozen_clock):
+    app = running(Handlers(), clock=frozen_clock, start_now=False)
     deliver(app)
     worker = running.start(app)
     until(finished(app, 1))
 
-    clock.advance(seconds=31 * 86_400)
+    frozen_clock.advance(seconds=31 * 86_400)
     worker._maintenance._next_at = 0.0  # an hour later
     worker.wake()
 

@@ -100,19 +100,19 @@ def test_drain_refuses_several_processes(drain):
     assert "--drain works in one process" in done.stderr
 
 
-def test_is_busy_counts_due_and_running_runs(inbox, clock):
+def test_is_busy_counts_due_and_running_runs(inbox, frozen_clock):
     inbox.put(incoming("k"))
-    unread = deliveries.is_busy(inbox, clock.now())
+    unread = deliveries.is_busy(inbox, frozen_clock.now())
     with inbox.database.write() as connection:
         connection.exec_driver_sql("UPDATE delivery SET state = 'planned'")
         facts = {"delivery_id": 1, "handler": "h", "attempts": 1, "token": 1}
-        connection.execute(insert(run), {**facts, "state": "due", "due_at": clock.now()})
+        connection.execute(insert(run), {**facts, "state": "due", "due_at": frozen_clock.now()})
     found = {}
     for state, hours in (("due", 0), ("due", 1), ("running", 1), ("dead", 0)):
-        due = clock.now() + timedelta(hours=hours)
+        due = frozen_clock.now() + timedelta(hours=hours)
         with inbox.database.write() as connection:
             connection.execute(update(run).values(state=state, due_at=due))
-        found[state, hours] = deliveries.is_busy(inbox, clock.now())
+        found[state, hours] = deliveries.is_busy(inbox, frozen_clock.now())
 
     assert unread
     assert found == {("due", 0): True, ("due", 1): False, ("running", 1): True, ("dead", 0): False}

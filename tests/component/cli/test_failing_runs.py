@@ -129,7 +129,7 @@ def test_list_shows_the_handler_in_the_worst_state(run, busy):
 
 
 @pytest.mark.parametrize("bare_url", BOTH, indirect=True)
-def test_discarded_deliveries_are_done_with_the_reason_and_not_called_again(run, busy, clock):
+def test_discarded_deliveries_are_done_with_the_reason_and_not_called_again(run, busy, frozen_clock):
     result = run("deliveries", "discard", "2", "3", "4", "6", "--reason", "the customer\n is gone", "--yes")
 
     assert result.stdout == "4 of 4 deliveries discarded, with 2 runs\n"

@@ -20,14 +20,14 @@ CREATED = b'{"type":"order created","orderId":"o_1"}'
 
 
 @pytest.fixture
-def acme(tmp_path, inbox_url, clock):
+def acme(tmp_path, inbox_url, frozen_clock):
     """An app whose default source names the type in the body; its deliveries wait to be handled."""
     made = make_app(
         tmp_path,
         BILLHOOK_ENGINE="worker",
         BILLHOOK_INBOX_URL=inbox_url,
         BILLHOOK_TYPE_FIELD="type",
-        clock=clock,
+        clock=frozen_clock,
     )
     yield made
     get_state(made).close()

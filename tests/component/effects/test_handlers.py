@@ -48,13 +48,13 @@ def books(tmp_path):
 
 
 @pytest.fixture
-def shop(books, app_with, clock):
+def shop(books, app_with, frozen_clock):
     """An app that has handled one delivery, with success after so many failures."""
 
     def make(failing=0, types=(InvoiceApproved,), **options):
         books.failing, handlers = failing, Handlers()
         handlers.on(*types, name="book", retry=[0.01, 0.01, 0.01], **options)(books.book)
-        app = app_with(handlers=[handlers], clock=clock, BILLHOOK_ENGINE="inline")
+        app = app_with(handlers=[handlers], clock=frozen_clock, BILLHOOK_ENGINE="inline")
         deliver(app, sample(InvoiceApproved).to_json(), "InvoiceApproved", message_id="msg_1")
         return app
 
@@ -70,46 +70,46 @@ def replayed(app, clock, delivery_id=1, **how):
 
 @pytest.mark.usefixtures("inbox_url")
 @pytest.mark.parametrize("options", [{}, {"ordered_by": "invoice_id"}])
-def test_a_replay_of_a_finished_run_is_a_new_time(shop, books, clock, options):
+def test_a_replay_of_a_finished_run_is_a_new_time(shop, books, frozen_clock, options):
     app = shop(**options)
 
-    assert replayed(app, clock, handler="book") == 1
-    assert replayed(app, clock, all_handlers=True) == 1
+    assert replayed(app, frozen_clock, handler="book") == 1
+    assert replayed(app, frozen_clock, all_handlers=True) == 1
 
     assert books.attempts == [(0, 1), (1, 1), (2, 1)]
     assert books.booked() == 3
 
 
-def test_a_replay_of_a_dead_run_is_a_new_time(shop, books, clock):
+def test_a_replay_of_a_dead_run_is_a_new_time(shop, books, frozen_clock):
     app = shop(failing=99)
     for _ in range(3):
-        clock.advance(seconds=1)
+        frozen_clock.advance(seconds=1)
         get_state(app).handle_due()
     assert rows(inbox_at(app), "SELECT state FROM run") == [("dead",)]
     assert books.booked() == 1
 
-    assert replayed(app, clock) == 1
+    assert replayed(app, frozen_clock) == 1
 
     assert books.booked() == 2
     assert books.attempts[-1] == (1, 1)
 
 
 @pytest.mark.parametrize("how", [{}, {"all_handlers": True}])
-def test_a_hastened_retry_does_not_repeat_the_effect(shop, books, clock, how):
+def test_a_hastened_retry_does_not_repeat_the_effect(shop, books, frozen_clock, how):
     app = shop(failing=1)
     assert rows(inbox_at(app), "SELECT state FROM run") == [("due",)]
 
-    assert replayed(app, clock, **how) == 1
+    assert replayed(app, frozen_clock, **how) == 1
 
     assert books.attempts == [(0, 1), (0, 1)]
     assert books.booked() == 1
 
 
-def test_a_conflict_that_is_replayed_has_an_effect_of_its_own(shop, books, clock):
+def test_a_conflict_that_is_replayed_has_an_effect_of_its_own(shop, books, frozen_clock):
     app = shop(types=(InvoiceApproved, PingTest))
     deliver(app, message_id="msg_1")
     assert books.booked() == 1
 
-    replayed(app, clock, 2)
+    replayed(app, frozen_clock, 2)
 
     assert books.booked() == 2

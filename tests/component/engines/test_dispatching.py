@@ -47,7 +47,7 @@ def failing(calls, error=FAIL, good_from=99):
 # --- success --------------------------------------------------------------------------------------
 
 
-def test_the_handlers_of_a_delivery_are_called_in_the_order_of_their_registration(shop, clock):
+def test_the_handlers_of_a_delivery_are_called_in_the_order_of_their_registration(shop, frozen_clock):
     """Those of a first attempt, and those that are tried again."""
     handlers, calls = Handlers(), []
     names = [f"h{number * 7 % 20}" for number in range(20)]
@@ -67,13 +67,13 @@ def test_the_handlers_of_a_delivery_are_called_in_the_order_of_their_registratio
     deliver(app, APPROVED, "InvoiceApproved")
     first, calls[:] = [*calls], [*calls]
     for _ in range(10):
-        later(app, clock, 3600)
+        later(app, frozen_clock, 3600)
 
     assert first == names
     assert calls[len(names) :] == names
 
 
-def test_a_handler_gets_its_event_as_a_model_and_the_delivery_as_facts(shop, clock):
+def test_a_handler_gets_its_event_as_a_model_and_the_delivery_as_facts(shop, frozen_clock):
     handlers, given = Handlers(), []
     handlers.on(InvoiceApproved)(lambda event, delivery: given.append((event, delivery, current_app.name)))
     app = shop(handlers, name="my-shop")
@@ -84,8 +84,8 @@ def test_a_handler_gets_its_event_as_a_model_and_the_delivery_as_facts(shop, clo
     assert (type(event), event.invoice_id, in_context_of) == (InvoiceApproved, "inv_1", "my-shop")
     assert (delivery.key, delivery.source, delivery.event_type) == ("msg_1", "default", "InvoiceApproved")
     assert (delivery.attempt, delivery.body) == (1, APPROVED)
-    assert delivery.received_at == clock.now()
-    assert abs((delivery.signed_at - clock.now()).total_seconds()) < 60
+    assert delivery.received_at == frozen_clock.now()
+    assert abs((delivery.signed_at - frozen_clock.now()).total_seconds()) < 60
     assert delivery.headers["X-More"] == delivery.headers["x-more"] == "1"
     assert delivery.headers["Webhook-Id"] == "msg_1"
     assert delivery.headers["Content-Type"] == "application/json"
@@ -95,12 +95,12 @@ def test_a_handler_gets_its_event_as_a_model_and_the_delivery_as_facts(shop, clo
 # --- failure --------------------------------------------------------------------------------------
 
 
-def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, clock):
+def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, frozen_clock):
     calls = []
     app = shop(handling(failing(calls), name="h"))
     deliver(app)
 
-    made = [later(app, clock, seconds) for seconds in (9, 1, 59, 1, 100_000)]
+    made = [later(app, frozen_clock, seconds) for seconds in (9, 1, 59, 1, 100_000)]
 
     assert made == [0, 1, 0, 1, 0]
     assert calls == [1, 2, 3]
@@ -113,12 +113,12 @@ def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, cloc
     ]  # fmt: skip
 
 
-def test_discard_ends_a_run_without_a_failure(shop, clock):
+def test_discard_ends_a_run_without_a_failure(shop, frozen_clock):
     calls = []
     app = shop(handling(failing(calls, Discard("a test ping")), name="h", retry=[]))
     deliver(app)
 
-    assert later(app, clock, 100_000) == 0
+    assert later(app, frozen_clock, 100_000) == 0
     assert runs(app, "state, attempts, last_error") == [("discarded", 1, "Discard: a test ping")]
     assert states(app) == ["done"]
     assert rows(inbox_at(app), "SELECT count(*) FROM failure") == [(0,)]
@@ -151,7 +151,7 @@ def test_a_delivery_has_options_if_one_of_its_handlers_is_ordered(shop, stored, 
 # --- names that come and go -----------------------------------------------------------------------
 
 
-def test_a_run_of_a_renamed_handler_is_its_alias_holders(shop, app_with, clock):
+def test_a_run_of_a_renamed_handler_is_its_alias_holders(shop, app_with, frozen_clock):
     old, new, calls = Handlers(), Handlers(), []
     old.on(PingTest, name="old")(failing([], good_from=9))
     app = shop(old)
@@ -159,20 +159,20 @@ def test_a_run_of_a_renamed_handler_is_its_alias_holders(shop, app_with, clock):
     new.on(PingTest, name="new", aliases=["old"])(failing(calls, good_from=1))
 
     renamed = shop(new)
-    later(renamed, clock, 10)
+    later(renamed, frozen_clock, 10)
 
     assert calls == [2]
     assert runs(renamed) == [("old", "succeeded", 2)]
 
 
-def test_a_run_of_an_unregistered_handler_fails_and_ends_dead(shop, clock):
+def test_a_run_of_an_unregistered_handler_fails_and_ends_dead(shop, frozen_clock):
     old = Handlers()
     old.on(PingTest, name="gone")(failing([]))
     deliver(shop(old))
 
     app = shop(Handlers())
     for _ in range(3):
-        later(app, clock, 60)
+        later(app, frozen_clock, 60)
 
     ((state, error),) = runs(app, "state, last_error")
     assert state == "dead"
@@ -188,11 +188,13 @@ def test_a_run_of_an_unregistered_handler_fails_and_ends_dead(shop, clock):
     )
 
 
-def test_a_run_lost_at_its_last_attempt_is_not_called_again_and_of_the_issue_of_lost_ones(stored_only, clock):
+def test_a_run_lost_at_its_last_attempt_is_not_called_again_and_of_the_issue_of_lost_ones(
+    stored_only, frozen_clock
+):
     calls = []
     app = stored_only(handling(failing(calls), name="kills"))
     deliver(app)
-    plan(app, clock.now())
+    plan(app, frozen_clock.now())
     change(inbox_at(app), "UPDATE run SET attempts = 3")
     get_state(app).handle_due()
 
@@ -200,7 +202,7 @@ def test_a_run_lost_at_its_last_attempt_is_not_called_again_and_of_the_issue_of_
     assert rows(inbox_at(app), "SELECT fingerprint FROM failure") == [(fingerprint("kills", LOST),)]
 
 
-def test_a_later_subscriber_with_a_taken_name_fails_only_its_own_run(shop, clock):
+def test_a_later_subscriber_with_a_taken_name_fails_only_its_own_run(shop, frozen_clock):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(lambda event: calls.append(1))
     app = shop(handlers)
@@ -314,13 +316,13 @@ def test_memory_that_is_missing_for_a_model_is_no_fault_of_the_delivery(shop, mo
         (APPROVED, "InvoiceApproved", [1, 2], "not today"),  # an operator chose the type
     ],
 )
-def test_a_delivery_is_read_again_for_a_retry(shop, clock, body, sent_as, expected, error):
+def test_a_delivery_is_read_again_for_a_retry(shop, frozen_clock, body, sent_as, expected, error):
     calls = []
     app = shop(handling(failing(calls), name="h"))
     deliver(app)
     change(inbox_at(app), "UPDATE delivery SET body = ?, sent_as = ?", body, sent_as)
 
-    later(app, clock, 10)
+    later(app, frozen_clock, 10)
 
     assert (calls, runs(app, "state, attempts")) == (expected, [("due", 2)])
     assert error in runs(app, "last_error")[0][0]
@@ -329,7 +331,7 @@ def test_a_delivery_is_read_again_for_a_retry(shop, clock, body, sent_as, expect
 # --- what observers are told ----------------------------------------------------------------------
 
 
-def test_each_attempt_is_signalled_once_with_its_arguments(shop, observe, clock):
+def test_each_attempt_is_signalled_once_with_its_arguments(shop, observe, frozen_clock):
     handlers = Handlers()
     handlers.on(PingTest, name="bad", retry=[10])(failing([]))
     handlers.on(PingTest, name="good")(lambda event: None)
@@ -338,8 +340,8 @@ def test_each_attempt_is_signalled_once_with_its_arguments(shop, observe, clock)
     observed = observe(app, *NAMES)
 
     deliver(app, message_id="msg_1")
-    due_at = clock.now() + timedelta(seconds=10)
-    later(app, clock, 10)
+    due_at = frozen_clock.now() + timedelta(seconds=10)
+    later(app, frozen_clock, 10)
 
     attempts = [
         (name, facts.pop("handler"), facts.pop("delivery").attempt, facts) for name, facts in observed[1:]
@@ -355,7 +357,9 @@ def test_each_attempt_is_signalled_once_with_its_arguments(shop, observe, clock)
 @pytest.mark.parametrize(
     "error", [ValueError("observer"), SystemExit(1), GeneratorExit(), asyncio.CancelledError()]
 )
-def test_an_observer_that_raises_stops_neither_the_worker_nor_other_observers(shop, observe, clock, error):
+def test_an_observer_that_raises_stops_neither_the_worker_nor_other_observers(
+    shop, observe, frozen_clock, error
+):
     handlers = Handlers()
     handlers.on(PingTest, name="bad", retry=[10])(failing([]))
     handlers.on(PingTest, name="good")(lambda event: None)
@@ -369,7 +373,7 @@ def test_an_observer_that_raises_stops_neither_the_worker_nor_other_observers(sh
     observed = observe(app, *NAMES)
 
     statuses = [deliver(app).status_code, deliver(app, b"{", "InvoiceApproved").status_code]
-    later(app, clock, 10)
+    later(app, frozen_clock, 10)
 
     assert statuses == [200, 200]
     assert runs(app) == [("bad", "dead", 2), ("good", "succeeded", 1)]

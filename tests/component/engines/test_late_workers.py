@@ -111,16 +111,19 @@ def handlers():
 
 
 @pytest.fixture
-def late(app_with, where, clock, monkeypatch, handlers):
+def late(app_with, where, frozen_clock, monkeypatch, handlers):
     made = []
 
     def make(place="in the read", held=None):
         app = app_with(
-            handlers=[handlers], clock=clock, BILLHOOK_ENGINE="worker", BILLHOOK_LEASE_SECONDS=LEASE_SECONDS
+            handlers=[handlers],
+            clock=frozen_clock,
+            BILLHOOK_ENGINE="worker",
+            BILLHOOK_LEASE_SECONDS=LEASE_SECONDS,
         )
         if held is not None:
             monkeypatch.setattr(get_state(app).inbox, "held", held)
-        made.append(Late(app, where, clock, monkeypatch, place))
+        made.append(Late(app, where, frozen_clock, monkeypatch, place))
         return made[-1]
 
     yield make

@@ -32,7 +32,7 @@ from support.processes import until
 
 
 @pytest.mark.usefixtures("inbox_url")
-def test_a_run_lost_with_its_worker_frees_its_place_after_its_lease(stored_only, clock):
+def test_a_run_lost_with_its_worker_frees_its_place_after_its_lease(stored_only, frozen_clock):
     calls = []
     app = stored_only(noting(calls, at_most=1))
     state = get_state(app)
@@ -42,26 +42,26 @@ def test_a_run_lost_with_its_worker_frees_its_place_after_its_lease(stored_only,
     with inbox.transaction("another", state.dispatcher.limits) as transaction:
         assert transaction.claim(10, now, now) == []
 
-    clock.advance(seconds=31)
+    frozen_clock.advance(seconds=31)
     state.handle_due()
 
     assert sorted(calls) == ["PingTest-1", "PingTest-2", "PingTest-3"]
 
 
-def test_a_retry_takes_no_place_while_it_waits(stored_only, clock):
+def test_a_retry_takes_no_place_while_it_waits(stored_only, frozen_clock):
     calls = []
     app = stored_only(noting(calls, failing=[1], at_most=1))
     send(app, 3)
     get_state(app).handle_due()
     assert calls == ["PingTest-1", "PingTest-2", "PingTest-3"]
 
-    clock.advance(seconds=601)
+    frozen_clock.advance(seconds=601)
     get_state(app).handle_due()
     assert calls[3:] == ["PingTest-1"]
 
 
 @pytest.mark.slow
-def test_celery_workers_keep_to_the_limit_and_publish_what_it_held(stored_only, clock):
+def test_celery_workers_keep_to_the_limit_and_publish_what_it_held(stored_only, frozen_clock):
     calls, messages, inner = [], [], []
     handlers = Handlers()
 
@@ -85,25 +85,25 @@ def test_celery_workers_keep_to_the_limit_and_publish_what_it_held(stored_only, 
 
 
 @pytest.mark.slow
-def test_a_sweep_publishes_no_run_that_has_no_room(stored_only, clock):
+def test_a_sweep_publishes_no_run_that_has_no_room(stored_only, frozen_clock):
     app = stored_only(noting([], at_most=1))
     state = get_state(app)
     send(app, 2)
-    assert len(plan_and_claim(app, "a slow worker", clock.now())) == 1
-    clock.advance(seconds=2)
+    assert len(plan_and_claim(app, "a slow worker", frozen_clock.now())) == 1
+    frozen_clock.advance(seconds=2)
 
     assert swept(Sweeper(state.inbox, state.dispatcher)) == ([], 2.0)
 
 
 @pytest.mark.slow
-def test_celery_publishes_what_the_claim_of_a_suspect_releases(stored_only, clock):
+def test_celery_publishes_what_the_claim_of_a_suspect_releases(stored_only, frozen_clock):
     calls, messages = [], []
     app = stored_only(noting(calls, at_most=1))
     _, now = inbox_of(app)
     executor = celery_engine(app, messages)
     send(app, 2)
     assert len(plan_and_claim(app, "a worker that dies", now)) == 1
-    clock.advance(seconds=31)
+    frozen_clock.advance(seconds=31)
 
     executor.execute(1)
     assert 2 in messages
@@ -116,20 +116,20 @@ def test_celery_publishes_what_the_claim_of_a_suspect_releases(stored_only, cloc
 # --- so many in a time --------------------------------------------------------------------------------
 
 
-def test_a_run_that_ends_does_not_put_off_the_next_start(stored_only, clock):
+def test_a_run_that_ends_does_not_put_off_the_next_start(stored_only, frozen_clock):
     handlers, starts = Handlers(), []
-    begin = clock.now()
+    begin = frozen_clock.now()
 
     @handlers.on(PingTest, name="note", rate="60/min")
     def note(event):
-        starts.append((clock.now() - begin).total_seconds())
-        clock.advance(seconds=0.75)
+        starts.append((frozen_clock.now() - begin).total_seconds())
+        frozen_clock.advance(seconds=0.75)
 
     app = stored_only(handlers)
     send(app, 4)
     for _ in range(80):
         get_state(app).handle_due()
-        clock.advance(seconds=0.05)
+        frozen_clock.advance(seconds=0.05)
 
     assert len(starts) == 4
     assert all(1.0 <= later - earlier < 1.1 for earlier, later in pairwise(starts))
@@ -137,21 +137,21 @@ def test_a_run_that_ends_does_not_put_off_the_next_start(stored_only, clock):
 
 @pytest.mark.usefixtures("inbox_url")
 @pytest.mark.parametrize(("in_a_second", "number"), [(30, 45), (7, 8)])
-def test_never_more_start_in_its_time_than_a_rate_says(stored_only, clock, in_a_second, number):
+def test_never_more_start_in_its_time_than_a_rate_says(stored_only, frozen_clock, in_a_second, number):
     calls, at = [], []
     app = stored_only(noting(calls, rate=f"{in_a_second}/s"))
-    state, begin = get_state(app), clock.now()
+    state, begin = get_state(app), frozen_clock.now()
     send(app, number)
     while len(calls) < number:
         before = len(calls)
         state.handle_due()
-        at += [(clock.now() - begin).total_seconds()] * (len(calls) - before)
-        start_at = state.inbox.next_times(state.dispatcher.limits).after(clock.now())
-        clock.advance(seconds=(start_at - clock.now()).total_seconds() if start_at else 0)
+        at += [(frozen_clock.now() - begin).total_seconds()] * (len(calls) - before)
+        start_at = state.inbox.next_times(state.dispatcher.limits).after(frozen_clock.now())
+        frozen_clock.advance(seconds=(start_at - frozen_clock.now()).total_seconds() if start_at else 0)
 
     assert max(sum(one <= other < one + 1.0 for other in at) for one in at) <= in_a_second
     assert at[-1] < number / (0.9 * in_a_second)
-    clock.advance(seconds=60)
+    frozen_clock.advance(seconds=60)
     send(app, 2 * in_a_second, first=1 + number)
     state.handle_due()
     assert len(calls) - number < in_a_second / 10 + 1  # what was not used is not made up for
@@ -217,7 +217,7 @@ def test_a_worker_without_a_free_thread_does_not_poll_at_the_rate(running):
 # --- what runs wait for -------------------------------------------------------------------------------
 
 
-def test_nothing_is_busy_while_runs_wait_for_a_later_start(stored_only, clock):
+def test_nothing_is_busy_while_runs_wait_for_a_later_start(stored_only, frozen_clock):
     app = stored_only(noting([], rate="1/d"))
     inbox, now = inbox_of(app)
     send(app, 3)

@@ -105,14 +105,14 @@ def test_after_a_roll_back_the_older_list_decides(releases):
     assert calls == [("note", 1)]
 
 
-def test_a_killed_process_decides_for_a_minute(releases, clock):
+def test_a_killed_process_decides_for_a_minute(releases, frozen_clock):
     calls = []
     old, _ = releases(handlers_of(calls, "note"), handlers_of(calls, "note", "second"))
-    clock.advance(seconds=59)
+    frozen_clock.advance(seconds=59)
     send(old, 1)
 
     assert get_state(old).handle_due() == 0
-    clock.advance(seconds=2)
+    frozen_clock.advance(seconds=2)
     assert get_state(old).handle_due() == 1
 
 
@@ -196,11 +196,11 @@ def test_an_unknown_type_is_left_where_its_handlers_differ(releases):
     assert calls == [("note", 1), ("any", 2)]
 
 
-def test_a_run_is_left_to_a_live_process_that_has_its_handler(releases, clock):
+def test_a_run_is_left_to_a_live_process_that_has_its_handler(releases, frozen_clock):
     calls = []
     old, new = releases(handlers_of(calls, "note"), handlers_of(calls, "note", "second", retry=[]))
     send(old, 1)
-    plan(new, clock.now())
+    plan(new, frozen_clock.now())
 
     assert get_state(old).handle_due() == 1  # its own
     assert get_state(new).handle_due() == 1
@@ -208,47 +208,47 @@ def test_a_run_is_left_to_a_live_process_that_has_its_handler(releases, clock):
     assert [row[2] for row in runs(new)] == [1, 1]
 
 
-def test_a_run_that_no_live_process_has_fails_and_that_costs_its_handler_no_attempt(releases, clock):
+def test_a_run_that_no_live_process_has_fails_and_that_costs_its_handler_no_attempt(releases, frozen_clock):
     calls = []
     old, new = releases(handlers_of(calls, "note"), handlers_of(calls, "note", "second", retry=[]))
     send(old, 1)
-    plan(new, clock.now())
-    clock.advance(seconds=61)
+    plan(new, frozen_clock.now())
+    frozen_clock.advance(seconds=61)
 
     assert get_state(old).handle_due() == 2
     assert runs(old, "handler, state, attempts, uncounted_attempts")[1] == ("second", "due", 1, 1)
-    clock.advance(seconds=660)
+    frozen_clock.advance(seconds=660)
     assert get_state(new).handle_due() == 1
     assert calls == [("note", 1), ("second", 1)]
 
 
-def test_a_run_of_a_type_that_only_a_newer_process_calls_is_left_to_it(releases, clock):
+def test_a_run_of_a_type_that_only_a_newer_process_calls_is_left_to_it(releases, frozen_clock):
     calls = []
     both = Handlers()
     both.on(PingTest, CustomerCreated, name="note")(lambda event, delivery: calls.append(event.type))
     old, new = releases(handlers_of(calls, "note"), both)
     send(old, 1, "CustomerCreated")
-    plan(new, clock.now())
+    plan(new, frozen_clock.now())
 
     assert get_state(old).handle_due() == 0
     assert get_state(new).handle_due() == 1
 
 
 def test_after_a_minute_without_a_plan_those_that_are_there_plan_and_an_issue_says_so(
-    releases, worker_of, clock, inbox
+    releases, worker_of, frozen_clock, inbox
 ):
     calls = []
     old, new = releases(handlers_of(calls, "note"), handlers_of(calls, "note", "second"))
     worker_of(new)._poll_once()  # alive, and from here on held
     send(old, 2)
     for _ in range(6):
-        clock.advance(seconds=10)
-        record_alive(new, clock)
+        frozen_clock.advance(seconds=10)
+        record_alive(new, frozen_clock)
         attempts = get_state(old).handle_due()
 
     assert attempts == 2
     assert [name for name, *_ in runs(old)] == ["note", "note"]
-    update_issues(get_state(old).inbox, clock.now())
+    update_issues(get_state(old).inbox, frozen_clock.now())
     (issue,) = list_issues(get_state(old).inbox)
     assert (issue.kind, issue.subject, issue.deliveries) == ("missed", "second", 2)
     # And from now on at once, until it plans again.
@@ -267,52 +267,52 @@ def record_alive(app, clock):
     state.inbox.record_worker(record, clock.now(), state.dispatcher.lists.read())
 
 
-def test_a_backlog_of_the_night_is_no_minute_of_the_newest(stored_only, clock):
+def test_a_backlog_of_the_night_is_no_minute_of_the_newest(stored_only, frozen_clock):
     calls = []
     old = stored_only(handlers_of(calls, "note"), name="old")
     get_state(old).handle_due()
     new = stored_only(handlers_of(calls, "note", "second"), name="new")
     get_state(new).handle_due()
     send(old, 1)
-    clock.advance(seconds=8 * 3600)  # nobody was there
-    record_alive(new, clock)
+    frozen_clock.advance(seconds=8 * 3600)  # nobody was there
+    record_alive(new, frozen_clock)
 
     assert get_state(old).handle_due() == 0
-    clock.advance(seconds=30)
-    record_alive(new, clock)
+    frozen_clock.advance(seconds=30)
+    record_alive(new, frozen_clock)
     assert get_state(old).handle_due() == 0
-    clock.advance(seconds=31)
-    record_alive(new, clock)
+    frozen_clock.advance(seconds=31)
+    record_alive(new, frozen_clock)
     assert get_state(old).handle_due() == 1
 
 
-def test_a_clock_that_is_set_back_is_no_minute_of_the_newest(releases, clock):
+def test_a_clock_that_is_set_back_is_no_minute_of_the_newest(releases, frozen_clock):
     calls = []
     old, new = releases(handlers_of(calls, "note"), handlers_of(calls, "note", "second"))
-    clock.advance(seconds=100)
+    frozen_clock.advance(seconds=100)
     send(old, 1)
-    clock.advance(seconds=-40)
+    frozen_clock.advance(seconds=-40)
     attempts = []
     for _ in range(7):
-        record_alive(new, clock)
+        record_alive(new, frozen_clock)
         attempts.append(get_state(old).handle_due())
-        clock.advance(seconds=10)
+        frozen_clock.advance(seconds=10)
 
     assert attempts == [0, 0, 0, 0, 0, 0, 1]
 
 
-def test_the_newest_plans_again_though_it_planned_while_a_clock_was_ahead(releases, clock):
+def test_the_newest_plans_again_though_it_planned_while_a_clock_was_ahead(releases, frozen_clock):
     calls = []
     old, new = releases(handlers_of(calls, "note"), handlers_of(calls, "note", "second"))
-    clock.advance(seconds=200)
+    frozen_clock.advance(seconds=200)
     send(old, 1)
     get_state(new).handle_due()
-    clock.advance(seconds=-200)
+    frozen_clock.advance(seconds=-200)
     send(old, 1, first=2)
     for _ in range(7):
-        record_alive(new, clock)
+        record_alive(new, frozen_clock)
         get_state(old).handle_due()
-        clock.advance(seconds=10)
+        frozen_clock.advance(seconds=10)
     assert calls == [("note", 1), ("second", 1), ("note", 2)]
 
     send(old, 1, first=3)
@@ -322,7 +322,7 @@ def test_the_newest_plans_again_though_it_planned_while_a_clock_was_ahead(releas
     assert get_state(old).handle_due() == 0
 
 
-def test_workers_that_disagree_are_told_with_their_releases(releases, inbox, clock):
+def test_workers_that_disagree_are_told_with_their_releases(releases, inbox, frozen_clock):
     calls = []
     old, new = releases(handlers_of(calls, "note"), handlers_of(calls, "note", "second"))
     shared, now = inbox_of(new)
@@ -352,28 +352,28 @@ def test_workers_disagree_where_deliveries_get_something_else(releases, options,
         assert read_disagreement(connection, now) == told
 
 
-def test_a_handler_that_the_newest_list_lacks_is_an_issue_after_five_minutes(releases, clock):
+def test_a_handler_that_the_newest_list_lacks_is_an_issue_after_five_minutes(releases, frozen_clock):
     calls = []
     old, new = releases(handlers_of(calls, "note", "mine"), handlers_of(calls, "note", "theirs"))
     shared = get_state(old).inbox
 
     def left_out():
-        update_issues(shared, clock.now())
+        update_issues(shared, frozen_clock.now())
         return [(one.subject, one.state) for one in list_issues(shared) if one.kind == "left-out"]
 
     seen = []
     for _ in range(11):
-        clock.advance(seconds=30)
+        frozen_clock.advance(seconds=30)
         for app in (old, new):
-            record_alive(app, clock)
+            record_alive(app, frozen_clock)
         seen.append(left_out())
     assert seen == [[]] * 9 + [[("mine", "open")]] * 2
-    clock.advance(seconds=61)
-    record_alive(new, clock)  # alone
+    frozen_clock.advance(seconds=61)
+    record_alive(new, frozen_clock)  # alone
     assert left_out() == [("mine", "resolved")]
 
 
-def test_a_list_that_changes_is_written_before_the_next_plan(stored_only, clock):
+def test_a_list_that_changes_is_written_before_the_next_plan(stored_only, frozen_clock):
     calls = []
     app = stored_only(handlers_of(calls, "note"))
     get_state(app).handle_due()
@@ -389,7 +389,7 @@ def test_a_list_that_changes_is_written_before_the_next_plan(stored_only, clock)
     assert [name for name, _ in calls] == ["note", "plain"]
 
 
-def test_a_stopping_worker_counts_no_more(stored_only, worker_of, clock):
+def test_a_stopping_worker_counts_no_more(stored_only, worker_of, frozen_clock):
     app = stored_only(handlers_of([], "note"))
     worker = worker_of(app)
     worker._poll_once()
@@ -424,7 +424,7 @@ def order():
 
 
 def test_what_was_read_is_left_where_a_newer_process_has_it_to_plan_by_then(
-    stored_only, worker_of, order, clock
+    stored_only, worker_of, order, frozen_clock
 ):
     calls = []
     old = stored_only(handlers_of(calls, "note", of=order), name="old")
@@ -443,12 +443,12 @@ def test_what_was_read_is_left_where_a_newer_process_has_it_to_plan_by_then(
 
 
 def test_a_reading_is_left_to_the_newest_though_nothing_else_waits(
-    releases, stored_only, worker_of, order, clock
+    releases, stored_only, worker_of, order, frozen_clock
 ):
     calls = []
     old, new = releases(handlers_of(calls, "note", of=order), handlers_of(calls, "note", "second", of=order))
     deliver(old, b"{}", "Order", message_id="msg_1")
-    plan(new, clock.now())
+    plan(new, frozen_clock.now())
     again = stored_only(handlers_of(calls, "note", of=order), name="again")
 
     worker_of(again)._poll_once()
@@ -458,17 +458,17 @@ def test_a_reading_is_left_to_the_newest_though_nothing_else_waits(
 
 
 def test_a_reading_that_waits_for_a_minute_for_the_newest_is_read_by_those_that_are_there(
-    releases, order, clock
+    releases, order, frozen_clock
 ):
     calls = []
     old, new = releases(handlers_of(calls, "note", of=order), handlers_of(calls, "note", "second", of=order))
     deliver(old, b"{}", "Order", message_id="msg_1")
-    plan(new, clock.now())  # and then it hangs
+    plan(new, frozen_clock.now())  # and then it hangs
     attempts = []
     for _ in range(7):
-        record_alive(new, clock)
+        record_alive(new, frozen_clock)
         attempts.append(get_state(old).handle_due())
-        clock.advance(seconds=10)
+        frozen_clock.advance(seconds=10)
 
     assert attempts == [0, 0, 0, 0, 0, 0, 1]
     assert calls == [("note", 1)]
@@ -477,18 +477,18 @@ def test_a_reading_that_waits_for_a_minute_for_the_newest_is_read_by_those_that_
     ]
 
 
-def test_each_handler_is_told_with_the_deliveries_that_it_lacks_itself(releases, clock):
+def test_each_handler_is_told_with_the_deliveries_that_it_lacks_itself(releases, frozen_clock):
     newer = handlers_of([], "note", "second")
     newer.on(PaymentFailed, name="dun")(lambda event: None)
     old, new = releases(handlers_of([], "note"), newer)
     send(old, 3, "PingTest")
     send(old, 1, "PaymentFailed")
     for _ in range(7):  # the newer ones are alive, and plan nothing
-        record_alive(new, clock)
+        record_alive(new, frozen_clock)
         get_state(old).handle_due()
-        clock.advance(seconds=10)
+        frozen_clock.advance(seconds=10)
     shared = get_state(old).inbox
-    update_issues(shared, clock.now())
+    update_issues(shared, frozen_clock.now())
 
     missed = [one for one in list_issues(shared) if one.kind == "missed"]
     assert {one.subject: one.deliveries for one in missed} == {"second": 3, "dun": 1}

@@ -129,12 +129,12 @@ def test_a_retry_under_a_new_id_is_accepted_and_not_handled_again(known, observe
     assert states(app) == ["done", "done"]
 
 
-def test_after_the_window_the_same_is_handled_again(known, clock):
+def test_after_the_window_the_same_is_handled_again(known, frozen_clock):
     app, calls = known
 
-    changed(app, message_id="m1", at=clock.now())
-    clock.advance(seconds=3601)
-    changed(app, message_id="m2", at=clock.now())
+    changed(app, message_id="m1", at=frozen_clock.now())
+    frozen_clock.advance(seconds=3601)
+    changed(app, message_id="m2", at=frozen_clock.now())
 
     assert calls == ["m1", "m2"]
 
@@ -143,11 +143,11 @@ def test_after_the_window_the_same_is_handled_again(known, clock):
 
 
 @pytest.mark.usefixtures("inbox_url")
-def test_only_the_result_with_the_current_token_is_signalled(shop, observe, clock, caplog):
+def test_only_the_result_with_the_current_token_is_signalled(shop, observe, frozen_clock, caplog):
     app = shop(handling(lambda event: 1 / 0, name="h", retry=[]))
     app_state = get_state(app)
     app_state.inbox.put(incoming("m1"))
-    now = clock.now()
+    now = frozen_clock.now()
     (stale,), (fresh,) = (plan_and_claim(app, "w", now, lease_seconds=seconds) for seconds in (0, 30))
     reports = [app_state.dispatcher.crashed(stale, OSError()), app_state.dispatcher.attempt(fresh)]
     told = observe(app, "handler_dead", "handler_retrying")
@@ -165,10 +165,10 @@ def test_only_the_result_with_the_current_token_is_signalled(shop, observe, cloc
 
 
 @pytest.mark.parametrize("ordered_by", [None, "invoice_id"])
-def test_the_result_of_an_ordered_run_says_so_whatever_it_is(shop, clock, ordered_by):
+def test_the_result_of_an_ordered_run_says_so_whatever_it_is(shop, frozen_clock, ordered_by):
     """Settling takes the lock of the orders by it."""
     app = shop(handling(lambda event: None, InvoicePaymentStatusChanged, name="h", ordered_by=ordered_by))
-    state, now = get_state(app), clock.now()
+    state, now = get_state(app), frozen_clock.now()
     state.inbox.put(incoming("m1", event_type="InvoicePaymentStatusChanged", body=status_changed()))
     (claim,) = plan_and_claim(app, "w", now)
 
@@ -205,22 +205,22 @@ def newer():
     return connected
 
 
-def test_backfill_gives_run_options_for_the_handlers_types(newer, clock):
+def test_backfill_gives_run_options_for_the_handlers_types(newer, frozen_clock):
     takes = backfill(newer, "new")
 
-    changed_one = stored("InvoicePaymentStatusChanged", status_changed(), clock)
+    changed_one = stored("InvoicePaymentStatusChanged", status_changed(), frozen_clock)
     assert takes(changed_one, ["other"]) == RunOptions('["default","inv_1"]')
     assert takes(changed_one, ["old"]) is None  # handled under an alias
-    assert takes(stored("PingTest", b"{}", clock), []) is None
-    assert takes(stored("InvoiceApproved", b"{", clock), []) is None  # unreadable
+    assert takes(stored("PingTest", b"{}", frozen_clock), []) is None
+    assert takes(stored("InvoiceApproved", b"{", frozen_clock), []) is None  # unreadable
 
 
-def test_backfill_skips_deliveries_of_other_sources(clock):
+def test_backfill_skips_deliveries_of_other_sources(frozen_clock):
     sender = Sender()
     connect(handling(lambda event: None, InvoiceApproved, name="new", sources=("eu",)).freeze(), sender)
     takes = backfill(ConnectedHandlers(sender), "new")
     approved = sample(InvoiceApproved).model_dump_json(by_alias=True).encode()
-    delivery = stored("InvoiceApproved", approved, clock)
+    delivery = stored("InvoiceApproved", approved, frozen_clock)
 
     assert takes(delivery, []) is None
     assert takes(delivery._replace(source="eu"), []) == RunOptions()

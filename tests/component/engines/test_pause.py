@@ -27,12 +27,12 @@ def shown(inbox):
 # --- pause --------------------------------------------------------------------------------------------
 
 
-def test_pausing_twice_keeps_the_time_and_resuming_twice_does_nothing(stored_only, clock):
+def test_pausing_twice_keeps_the_time_and_resuming_twice_does_nothing(stored_only, frozen_clock):
     app = stored_only(noting([]))
     inbox, now = inbox_of(app)
     assert inbox.pause_handler("note", "first", now)
-    clock.advance(seconds=60)
-    assert not inbox.pause_handler("note", "second", clock.now())
+    frozen_clock.advance(seconds=60)
+    assert not inbox.pause_handler("note", "second", frozen_clock.now())
     assert [(one.since, one.why) for one in inbox.paused_handlers()] == [(now, "second")]
     inbox.pause_handler("other", None, now)
 
@@ -77,7 +77,7 @@ def test_a_run_that_waits_for_a_limit_is_not_shown_as_paused(stored_only):
 
 
 @pytest.mark.slow
-def test_celery_publishes_what_a_resume_releases_though_the_queue_is_not_empty(stored_only, clock):
+def test_celery_publishes_what_a_resume_releases_though_the_queue_is_not_empty(stored_only, frozen_clock):
     app = stored_only(noting([]))
     state = get_state(app)
     inbox, now = inbox_of(app)
@@ -87,7 +87,7 @@ def test_celery_publishes_what_a_resume_releases_though_the_queue_is_not_empty(s
     send(app, 2)
     executor.execute(1)
     executor.execute(2)
-    clock.advance(seconds=60)
+    frozen_clock.advance(seconds=60)
     inbox.resume_handler("note")
 
     assert swept(sweeper, queued=100)[0] == [1, 2]
@@ -151,7 +151,7 @@ def test_what_a_handler_discards_is_no_failure_and_no_success(stored_only):
 
 
 @pytest.mark.usefixtures("inbox_url")
-def test_a_lowered_number_of_failures_counts_those_before(stored_only, clock):
+def test_a_lowered_number_of_failures_counts_those_before(stored_only, frozen_clock):
     calls = []
     failing = noting(calls, failing=range(1, 100), pause_after=5)
     app = stored_only(failing)
@@ -160,7 +160,7 @@ def test_a_lowered_number_of_failures_counts_those_before(stored_only, clock):
     get_state(app).handle_due()
     assert inbox.paused_handlers() == []
 
-    clock.advance(seconds=86_400)
+    frozen_clock.advance(seconds=86_400)
     get_state(stored_only(noting(calls, failing=range(1, 100), pause_after=2))).handle_due()
 
     assert ([one.name for one in inbox.paused_handlers()], len(calls)) == (["note"], 5)

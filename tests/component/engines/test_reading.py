@@ -271,7 +271,9 @@ def test_what_a_model_raises_ends_no_engine(own, app_with, running, engine):
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(28, "no space"), TimeoutError("slow")])
-def test_what_may_pass_is_read_three_times_alone_and_then_quarantined(own, stored_only, clock, caplog, error):
+def test_what_may_pass_is_read_three_times_alone_and_then_quarantined(
+    own, stored_only, frozen_clock, caplog, error
+):
     app = stored_only(own.handlers)
     own.raises("bad", error)
     delivery_id = order(app, "bad")
@@ -279,7 +281,7 @@ def test_what_may_pass_is_read_three_times_alone_and_then_quarantined(own, store
 
     seen = []
     for seconds in (0, 29, 1, 119, 1):
-        clock.advance(seconds=seconds)
+        frozen_clock.advance(seconds=seconds)
         state.handle_due()
         seen.append((len(own.read), runs(app, "handler, state, attempts, runs_alone")))
 
@@ -298,21 +300,23 @@ def test_what_may_pass_is_read_three_times_alone_and_then_quarantined(own, store
     assert f"delivery {delivery_id} (Order) could not be read (attempt 1), again in 30 s" in caplog.text
 
 
-def test_what_passes_is_handled(own, stored_only, clock):
+def test_what_passes_is_handled(own, stored_only, frozen_clock):
     app = stored_only(own.handlers)
     own.raises("bad", OSError("for a moment"))
     order(app, "bad")
     get_state(app).handle_due()
     own.act.clear()
 
-    clock.advance(seconds=30)
+    frozen_clock.advance(seconds=30)
     get_state(app).handle_due()
 
     assert (states(app), own.calls, runs(app)) == (["done"], ["bad"], [("book", "succeeded", 1)])
     assert column(inbox_at(app), "SELECT id FROM failure") == []
 
 
-def test_figures_have_a_quarantine_that_is_found_after_the_watermark_has_moved(own, stored_only, clock):
+def test_figures_have_a_quarantine_that_is_found_after_the_watermark_has_moved(
+    own, stored_only, frozen_clock
+):
     app = stored_only(own.handlers)
     own.raises("bad", OSError("for a while"))
     inbox = get_state(app).inbox
@@ -320,9 +324,9 @@ def test_figures_have_a_quarantine_that_is_found_after_the_watermark_has_moved(o
     get_state(app).handle_due()
     order(app, "later", "PingTest")
     for seconds in (30, 10, 10, 120):  # three readings, with the watermark moved between them
-        clock.advance(seconds=seconds)
+        frozen_clock.advance(seconds=seconds)
         get_state(app).handle_due()
-        while inbox.advance_watermark(clock.now() + timedelta(minutes=1)):
+        while inbox.advance_watermark(frozen_clock.now() + timedelta(minutes=1)):
             pass
 
     assert states(app) == ["quarantined", "done"]
@@ -360,15 +364,15 @@ def test_keyboard_interrupt_never_quarantines(own, stored_only):
         state.dispatcher.attempt(claim)
 
 
-def test_a_reading_that_ends_its_process_three_times_is_quarantined(own, stored_only, clock):
+def test_a_reading_that_ends_its_process_three_times_is_quarantined(own, stored_only, frozen_clock):
     app = stored_only(own.handlers)
     order(app, "bad")
     state = get_state(app)
     for number in range(3):
-        now = clock.now()
+        now = frozen_clock.now()
         claims = plan_and_claim(app, f"dies-{number}", now, lease_seconds=0)
         assert [(claim.handler, claim.suspect) for claim in claims] == [("reading Order", number > 0)]
-        clock.advance(seconds=1)
+        frozen_clock.advance(seconds=1)
 
     state.handle_due()
 
@@ -376,13 +380,13 @@ def test_a_reading_that_ends_its_process_three_times_is_quarantined(own, stored_
     assert errors(app)[0].startswith("the worker died at the last of 3 readings as Order, or was silent")
 
 
-def test_at_a_retry_what_a_model_raises_is_a_failed_attempt(own, stored_only, clock):
+def test_at_a_retry_what_a_model_raises_is_a_failed_attempt(own, stored_only, frozen_clock):
     app = stored_only(own.handlers)
     order(app, "bad")
-    plan(app, clock.now())
-    (claim,) = plan_and_claim(app, "w", clock.now(), lease_seconds=0)
+    plan(app, frozen_clock.now())
+    (claim,) = plan_and_claim(app, "w", frozen_clock.now(), lease_seconds=0)
     state = get_state(app)
-    clock.advance(seconds=1)
+    frozen_clock.advance(seconds=1)
     state.handle_due()
     assert own.calls == ["bad"]
     own.raises("bad", BaseException("boo"))
@@ -405,7 +409,7 @@ def ordering(own):
     own.handlers.on(PingTest, name="ping")(seen)
 
 
-def test_types_that_share_an_ordered_handler_are_read_in_the_order_of_receipt(own, stored_only, clock):
+def test_types_that_share_an_ordered_handler_are_read_in_the_order_of_receipt(own, stored_only, frozen_clock):
     ordering(own)
     app = stored_only(own.handlers)
     own.raises("first", OSError("for a moment"))
@@ -419,7 +423,7 @@ def test_types_that_share_an_ordered_handler_are_read_in_the_order_of_receipt(ow
     name = "reading Order, Parcel"
     assert runs(app, "handler, state")[:2] == [(name, "due"), (name, "waiting")]
     own.act.clear()
-    clock.advance(seconds=30)
+    frozen_clock.advance(seconds=30)
     get_state(app).handle_due()
     # An ordered run is not claimed as it is made, so its event is read for the handler once more.
     assert own.read == ["first", "first", "second", "first", "second"]
@@ -445,7 +449,9 @@ def test_a_quarantine_lets_the_next_in_its_order_be_read(own, shop):
 
 
 @pytest.mark.parametrize("done_by", ["discard", "erase"])
-def test_a_delivery_that_is_discarded_while_it_is_read_has_no_reading(own, stored_only, clock, done_by):
+def test_a_delivery_that_is_discarded_while_it_is_read_has_no_reading(
+    own, stored_only, frozen_clock, done_by
+):
     ordering(own)
     app = stored_only(own.handlers)
     own.raises("first", OSError("for long"))
@@ -454,50 +460,50 @@ def test_a_delivery_that_is_discarded_while_it_is_read_has_no_reading(own, store
     state.handle_due()
 
     if done_by == "discard":
-        discard(state.inbox, [first], "no good", clock.now())
+        discard(state.inbox, [first], "no good", frozen_clock.now())
     else:
-        erase(state.inbox, [first], clock.now(), discard_unfinished=True)
+        erase(state.inbox, [first], frozen_clock.now(), discard_unfinished=True)
     state.handle_due()
 
     assert states(app) == ["done" if done_by == "discard" else "erased", "done"]
     assert (own.calls, runs(app)) == (["second"], [("in order", "succeeded", 1)])
 
 
-def test_a_result_of_a_reading_that_was_discarded_changes_nothing(own, stored_only, clock):
+def test_a_result_of_a_reading_that_was_discarded_changes_nothing(own, stored_only, frozen_clock):
     app = stored_only(own.handlers)
     delivery_id, state = order(app, "a"), get_state(app)
-    (claim,) = plan_and_claim(app, "w", clock.now())
+    (claim,) = plan_and_claim(app, "w", frozen_clock.now())
     result = state.dispatcher.attempt(claim)
-    discard(state.inbox, [delivery_id], "no good", clock.now())
+    discard(state.inbox, [delivery_id], "no good", frozen_clock.now())
 
     with state.inbox.transaction("w") as transaction:
-        ended = transaction.end_readings({claim.lease: result.planned.plan}, [], clock.now())
+        ended = transaction.end_readings({claim.lease: result.planned.plan}, [], frozen_clock.now())
 
     assert ended == (set(), [])
     assert (states(app), runs(app)) == (["done"], [])
 
 
-def test_a_replay_has_it_read_at_once(own, stored_only, clock):
+def test_a_replay_has_it_read_at_once(own, stored_only, frozen_clock):
     app = stored_only(own.handlers)
     own.raises("bad", OSError("for a moment"))
     delivery_id, state = order(app, "bad"), get_state(app)
     state.handle_due()
     own.act.clear()
 
-    done = replay(state.inbox, [delivery_id], clock.now())
+    done = replay(state.inbox, [delivery_id], frozen_clock.now())
     state.handle_due()
 
     assert (done.deliveries, own.calls, states(app)) == (1, ["bad"], ["done"])
 
 
-def test_no_first_run_is_made_of_a_delivery_that_is_being_read(own, stored_only, clock):
+def test_no_first_run_is_made_of_a_delivery_that_is_being_read(own, stored_only, frozen_clock):
     app = stored_only(own.handlers)
     own.raises("bad", OSError("for a moment"))
     delivery_id, state = order(app, "bad"), get_state(app)
     state.handle_due()
 
     asked = lambda *_: pytest.fail("it is asked for options")  # noqa: E731
-    assert replay(state.inbox, [delivery_id], clock.now(), handler="new", backfill=asked).added == 0
+    assert replay(state.inbox, [delivery_id], frozen_clock.now(), handler="new", backfill=asked).added == 0
 
 
 # --- models that take long ------------------------------------------------------------------------

@@ -88,18 +88,18 @@ def test_content_that_the_former_name_has_handled_is_a_duplicate(renamed, alias,
 
 
 @pytest.mark.parametrize(("alias", "state"), [(True, "waiting"), (False, "due")])
-def test_the_order_goes_on_under_the_new_name(renamed, clock, alias, state):
+def test_the_order_goes_on_under_the_new_name(renamed, frozen_clock, alias, state):
     before, after, calls = renamed(alias, ordered_by="invoice_id", broken=["Pending"])
     changed(before, "Pending")
     handle(before)
 
     changed(after, "Overdue")
     recorded(after)
-    plan(after, clock.now())
+    plan(after, frozen_clock.now())
 
     assert runs(after, "handler, state") == [("old", "due"), ("new", state)]
     for _ in range(3):
-        clock.advance(seconds=601)
+        frozen_clock.advance(seconds=601)
         handle(after)
     assert calls == ["Overdue"]
     if alias:
@@ -107,10 +107,10 @@ def test_the_order_goes_on_under_the_new_name(renamed, clock, alias, state):
 
 
 @pytest.mark.parametrize(("alias", "state"), [(True, "discarded"), (False, "due")])
-def test_only_the_newest_counts_over_a_rename(renamed, clock, alias, state):
+def test_only_the_newest_counts_over_a_rename(renamed, frozen_clock, alias, state):
     before, after, calls = renamed(alias, ordered_by="invoice_id", newest_only=True)
     changed(before, "Pending")
-    plan(before, clock.now())
+    plan(before, frozen_clock.now())
 
     changed(after, "Paid")
     handle(after)
@@ -119,15 +119,17 @@ def test_only_the_newest_counts_over_a_rename(renamed, clock, alias, state):
     assert calls == ["Paid"]
 
 
-def test_what_waits_under_the_new_name_goes_on_when_older_code_settles_the_run_before_it(renamed, clock):
+def test_what_waits_under_the_new_name_goes_on_when_older_code_settles_the_run_before_it(
+    renamed, frozen_clock
+):
     """Code from before the rename does not know of the new name itself."""
     before, after, calls = renamed(True, ordered_by="invoice_id")
     recorded(before)
     changed(before, "Pending")
-    plan(before, clock.now())
+    plan(before, frozen_clock.now())
     recorded(after)
     changed(after, "Paid")
-    plan(after, clock.now())
+    plan(after, frozen_clock.now())
     assert runs(after, "handler, state") == [("old", "due"), ("new", "waiting")]
 
     handle(before)
@@ -137,13 +139,13 @@ def test_what_waits_under_the_new_name_goes_on_when_older_code_settles_the_run_b
     assert calls == ["Pending", "Paid"]
 
 
-def test_of_two_orders_that_a_roll_back_made_none_waits_for_the_other(renamed, clock):
+def test_of_two_orders_that_a_roll_back_made_none_waits_for_the_other(renamed, frozen_clock):
     """Though the process that settles a run still has both names in one."""
     before, after, calls = renamed(True, ordered_by="invoice_id", broken=["Overdue"])
     recorded(after)
     changed(after, "Pending")
     changed(after, "Paid")
-    plan(after, clock.now())
+    plan(after, frozen_clock.now())
     recorded(before)
     changed(before, "Overdue")
     handle(before)
@@ -154,24 +156,24 @@ def test_of_two_orders_that_a_roll_back_made_none_waits_for_the_other(renamed, c
     assert calls == ["Pending", "Paid"]
 
 
-def test_what_waits_under_the_new_name_goes_on_after_a_roll_back(renamed, clock):
+def test_what_waits_under_the_new_name_goes_on_after_a_roll_back(renamed, frozen_clock):
     """It waited behind a run under the old name, of which it is no neighbour any more."""
     before, after, _ = renamed(True, ordered_by="invoice_id")
     changed(before, "Pending")
-    plan(before, clock.now())
+    plan(before, frozen_clock.now())
     changed(after, "Paid")
     recorded(after)
-    plan(after, clock.now())
+    plan(after, frozen_clock.now())
     assert runs(after, "handler, state") == [("old", "due"), ("new", "waiting")]
 
-    clock.advance(seconds=90)  # the newer process is gone
+    frozen_clock.advance(seconds=90)  # the newer process is gone
     recorded(before)
 
     assert runs(before, "handler, state") == [("old", "due"), ("new", "due")]
 
 
 @pytest.mark.parametrize(("alias", "called"), [(True, ["Paid"]), (False, ["Paid", "Paid"])])
-def test_older_code_sees_what_the_newer_name_has_handled(renamed, clock, alias, called):
+def test_older_code_sees_what_the_newer_name_has_handled(renamed, frozen_clock, alias, called):
     """It plans where the newest has not planned for a minute."""
     before, after, calls = renamed(alias, identity=("invoice_id", "billing_status"))
     recorded(before)
@@ -179,7 +181,7 @@ def test_older_code_sees_what_the_newer_name_has_handled(renamed, clock, alias, 
     changed(after)
     handle(after)
     changed(before)
-    plan(before, clock.now())
+    plan(before, frozen_clock.now())
 
     handle(before)
 
@@ -190,7 +192,7 @@ def test_older_code_sees_what_the_newer_name_has_handled(renamed, clock, alias, 
 
 
 @pytest.mark.parametrize("is_early", [True, False])
-def test_older_code_calls_no_handler_that_is_paused_under_its_new_name(renamed, clock, is_early):
+def test_older_code_calls_no_handler_that_is_paused_under_its_new_name(renamed, frozen_clock, is_early):
     """Also if the pause is older than the rename."""
     before, after, calls = renamed(True)
     inbox, now = recorded(before)
@@ -224,14 +226,14 @@ def test_a_rename_pauses_the_new_name_of_a_handler_that_is_paused(renamed):
 
 
 @pytest.mark.parametrize(("alias", "called"), [(True, []), (False, ["Paid"])])
-def test_at_most_counts_what_newer_code_has_under_way(renamed, clock, alias, called):
+def test_at_most_counts_what_newer_code_has_under_way(renamed, frozen_clock, alias, called):
     before, after, calls = renamed(alias, at_most=1)
     recorded(before)
     recorded(after)
     changed(after, "Pending")
-    plan_and_claim(after, "another worker", clock.now())
+    plan_and_claim(after, "another worker", frozen_clock.now())
     changed(before, "Paid")
-    plan(before, clock.now())
+    plan(before, frozen_clock.now())
 
     handle(before)
 
@@ -239,7 +241,7 @@ def test_at_most_counts_what_newer_code_has_under_way(renamed, clock, alias, cal
 
 
 @pytest.mark.parametrize(("alias", "paused"), [(True, ["new"]), (False, [])])
-def test_failures_in_a_row_are_those_of_both_releases(renamed, clock, alias, paused):
+def test_failures_in_a_row_are_those_of_both_releases(renamed, frozen_clock, alias, paused):
     before, after, _ = renamed(alias, pause_after=2, broken=["Pending"])
     inbox, now = recorded(before)
     changed(before, "Pending")
@@ -249,7 +251,7 @@ def test_failures_in_a_row_are_those_of_both_releases(renamed, clock, alias, pau
     assert inbox.paused_handlers() == []
 
     changed(after, "Pending", "inv_2")
-    plan(after, clock.now())
+    plan(after, frozen_clock.now())
     handle(after)
 
     assert [each.name for each in inbox.paused_handlers()] == paused
@@ -273,7 +275,7 @@ def test_a_name_that_another_handler_has_now_is_no_former_name(inbox):
 
 @pytest.mark.parametrize(("alias", "found"), [(True, 1), (False, 0)])
 @pytest.mark.parametrize("name", ["new", "old"])
-def test_lists_find_a_handler_by_each_of_its_names(renamed, clock, name, alias, found):
+def test_lists_find_a_handler_by_each_of_its_names(renamed, frozen_clock, name, alias, found):
     before, after, _ = renamed(alias)
     changed(before)
     handle(before)
@@ -332,7 +334,7 @@ def test_another_handler_takes_over_what_is_stored_under_the_former_name(renamed
 
 
 @pytest.mark.parametrize(("alias", "names"), [(True, {"new": 2}), (False, {"new": 1, "old": 1})])
-def test_figures_are_under_the_present_name(renamed, clock, alias, names):
+def test_figures_are_under_the_present_name(renamed, frozen_clock, alias, names):
     before, after, _ = renamed(alias, broken=["Paid"])
     for app in (before, after):
         changed(app, invoice="inv_1" if app is before else "inv_2")
@@ -348,11 +350,11 @@ def test_figures_are_under_the_present_name(renamed, clock, alias, names):
 
 
 @pytest.mark.parametrize(("alias", "subjects"), [(True, {"new"}), (False, {"new", "old"})])
-def test_one_bug_of_runs_under_both_names_is_one_issue(renamed, clock, alias, subjects):
+def test_one_bug_of_runs_under_both_names_is_one_issue(renamed, frozen_clock, alias, subjects):
     before, after, _ = renamed(alias, broken=["Paid"])
     changed(before)
     if alias:
-        plan(before, clock.now())
+        plan(before, frozen_clock.now())
     else:
         handle(before)
     changed(after)
@@ -371,8 +373,8 @@ def lists(name, *aliases):
     return HandlerList({"PingTest": {name: ()}}, {name: aliases})
 
 
-def test_the_newest_list_says_what_a_former_name_is(inbox, clock):
-    now = clock.now()
+def test_the_newest_list_says_what_a_former_name_is(inbox, frozen_clock):
+    now = frozen_clock.now()
 
     def seen(owner, own):
         inbox.record_worker(WorkerRecord(owner, "worker", 1, now), now, own)

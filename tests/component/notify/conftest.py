@@ -39,7 +39,7 @@ def hook(httpserver):
 
 
 @pytest.fixture
-def clock():
+def frozen_clock():
     return FrozenClock(NOON)
 
 

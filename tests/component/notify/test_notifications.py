@@ -55,9 +55,9 @@ def fail_and_look(inbox, clock, key, **facts):
 
 
 @pytest.fixture
-def made(inbox, clock, hook, notify_file):
+def made(inbox, frozen_clock, hook, notify_file):
     addresses, _ = read_addresses(notify_file(hook.url))
-    return notifier(inbox, addresses, clock, "https://shop.example/billhook/")
+    return notifier(inbox, addresses, frozen_clock, "https://shop.example/billhook/")
 
 
 def notifier(inbox, addresses, clock, dashboard_url=None):
@@ -73,13 +73,13 @@ def only_failures(inbox):
     return [one for one in list_issues(inbox) if one.kind is IssueKind.FAILURE]
 
 
-def test_an_issue_is_told_once_however_often_it_happens(inbox, clock, made, hook):
+def test_an_issue_is_told_once_however_often_it_happens(inbox, frozen_clock, made, hook):
     assert made.send_due() == 0  # all was well from the start: nothing to say
-    fail(inbox, "a", clock)
-    fail_and_look(inbox, clock, "b", error="ValueError: Beta has no plan")
+    fail(inbox, "a", frozen_clock)
+    fail_and_look(inbox, frozen_clock, "b", error="ValueError: Beta has no plan")
 
     assert made.send_due() == 1
-    fail_and_look(inbox, clock, "c")
+    fail_and_look(inbox, frozen_clock, "c")
     assert made.send_due() == 0
 
     (one,) = only_failures(inbox)
@@ -96,10 +96,10 @@ def test_an_issue_is_told_once_however_often_it_happens(inbox, clock, made, hook
     assert "Acme" not in "".join(hook.bodies + hook.titles)
 
 
-def test_a_message_about_what_was_handled_meanwhile_says_so(inbox, clock, made, hook):
-    fail_and_look(inbox, clock, "a")
-    clock.advance(seconds=60)
-    seconds = (clock.now() - NOON).total_seconds()
+def test_a_message_about_what_was_handled_meanwhile_says_so(inbox, frozen_clock, made, hook):
+    fail_and_look(inbox, frozen_clock, "a")
+    frozen_clock.advance(seconds=60)
+    seconds = (frozen_clock.now() - NOON).total_seconds()
     settle(inbox, claim(inbox, 1, seconds), seconds=seconds)
 
     made.send_due()
@@ -108,17 +108,17 @@ def test_a_message_about_what_was_handled_meanwhile_says_so(inbox, clock, made, 
     assert "nothing of it is left: what failed was handled, or discarded, since" in hook.bodies[0]
 
 
-def test_it_is_told_again_when_it_opens_again_and_when_all_is_well(inbox, clock, made, hook):
-    fail_and_look(inbox, clock, "a")
+def test_it_is_told_again_when_it_opens_again_and_when_all_is_well(inbox, frozen_clock, made, hook):
+    fail_and_look(inbox, frozen_clock, "a")
     made.send_due()
     (one,) = only_failures(inbox)
-    change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, clock.now(), who="ada")
+    change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, frozen_clock.now(), who="ada")
     assert made.send_due() == 0  # not well, as long as somebody works on it
-    change_issue(inbox, one.id, IssueState.RESOLVED, clock.now(), who="ada")
+    change_issue(inbox, one.id, IssueState.RESOLVED, frozen_clock.now(), who="ada")
 
     assert [made.send_due(), made.send_due()] == [1, 0]
-    clock.advance(seconds=600)
-    fail_and_look(inbox, clock, "b")
+    frozen_clock.advance(seconds=600)
+    fail_and_look(inbox, frozen_clock, "b")
     assert [made.send_due(), made.send_due()] == [1, 0]
 
     assert ["it happens again: first seen 20" in body for body in hook.bodies] == [False, False, True]
@@ -129,13 +129,13 @@ def test_it_is_told_again_when_it_opens_again_and_when_all_is_well(inbox, clock,
     ]
 
 
-def test_each_address_has_ten_messages_an_hour_the_last_a_summary(inbox, clock, hook, notify_file):
+def test_each_address_has_ten_messages_an_hour_the_last_a_summary(inbox, frozen_clock, hook, notify_file):
     dead = f"json://127.0.0.1:{free_port()}/"
-    made = notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock)
+    made = notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], frozen_clock)
     for number in range(30):
-        fail(inbox, f"k{number}", clock, group=f"bug {number}", error=f"Error{number}: x")
-        clock.advance(seconds=1)
-    update_issues(inbox, clock.now())
+        fail(inbox, f"k{number}", frozen_clock, group=f"bug {number}", error=f"Error{number}: x")
+        frozen_clock.advance(seconds=1)
+    update_issues(inbox, frozen_clock.now())
 
     made.send_due()
 
@@ -143,9 +143,9 @@ def test_each_address_has_ten_messages_an_hour_the_last_a_summary(inbox, clock, 
     assert hook.titles[-1] == "[billhook] warning: 21 more issues are open"
     assert "shop.book fails: Error" in hook.bodies[-1]
     assert "and 1 more" in hook.bodies[-1]
-    fail_and_look(inbox, clock, "later", group="another", error="Later: x")
+    fail_and_look(inbox, frozen_clock, "later", group="another", error="Later: x")
     assert made.send_due() == 0
-    clock.advance(seconds=3_601)
+    frozen_clock.advance(seconds=3_601)
     assert made.send_due() == 1
     assert hook.titles[-1] == "[billhook] warning: shop.book fails: Later"
 
@@ -170,13 +170,15 @@ def test_an_address_that_fails_is_tried_less_and_less_often_for_as_long_as_it_fa
     assert (number, state.failing_since) == (tries, NOON)
 
 
-def test_a_message_that_is_refused_is_tried_again_until_it_arrives_once(inbox, clock, made, hook, caplog):
-    fail_and_look(inbox, clock, "a")
+def test_a_message_that_is_refused_is_tried_again_until_it_arrives_once(
+    inbox, frozen_clock, made, hook, caplog
+):
+    fail_and_look(inbox, frozen_clock, "a")
     hook.answers = [503] * 9
     taken = []
     for _ in range(60):
         taken.append(made.send_due())
-        clock.advance(seconds=15)
+        frozen_clock.advance(seconds=15)
 
     assert (sum(taken), hook.titles) == (1, ["[billhook] warning: shop.book fails: ValueError"])
     warnings = [record.getMessage() for record in caplog.records if record.name == "billhook.notify"]
@@ -187,23 +189,23 @@ def test_a_message_that_is_refused_is_tried_again_until_it_arrives_once(inbox, c
 
 
 def test_an_address_that_takes_messages_again_gets_one_summary_of_all_that_is_open(
-    inbox, clock, made, hook, notify_file
+    inbox, frozen_clock, made, hook, notify_file
 ):
-    fail_and_look(inbox, clock, "a")
+    fail_and_look(inbox, frozen_clock, "a")
     hook.answers = [503]
     made.send_due()
     for number in range(3):
-        fail(inbox, f"k{number}", clock, group=f"bug {number}", error=f"Error{'XYZ'[number]}: x")
-    fail_and_look(inbox, clock, "resolved", group="resolved meanwhile", error="Gone: x")
-    fail_and_look(inbox, clock, "kills", error=LOST, group=LOST)
+        fail(inbox, f"k{number}", frozen_clock, group=f"bug {number}", error=f"Error{'XYZ'[number]}: x")
+    fail_and_look(inbox, frozen_clock, "resolved", group="resolved meanwhile", error="Gone: x")
+    fail_and_look(inbox, frozen_clock, "kills", error=LOST, group=LOST)
     (gone,) = [one for one in only_failures(inbox) if one.title.startswith("Gone")]
-    change_issue(inbox, gone.id, IssueState.RESOLVED, clock.now(), who="ada")
+    change_issue(inbox, gone.id, IssueState.RESOLVED, frozen_clock.now(), who="ada")
     # Another process goes on: what failed, and until when it waits, is in the inbox.
     made.stop()
-    other = notifier(inbox, read_addresses(notify_file(hook.url))[0], clock)
-    clock.advance(seconds=14)
+    other = notifier(inbox, read_addresses(notify_file(hook.url))[0], frozen_clock)
+    frozen_clock.advance(seconds=14)
     assert other.send_due() == 0
-    clock.advance(seconds=1)
+    frozen_clock.advance(seconds=1)
 
     assert [other.send_due(), other.send_due()] == [1, 0]
 
@@ -213,44 +215,50 @@ def test_an_address_that_takes_messages_again_gets_one_summary_of_all_that_is_op
     assert "Gone" not in hook.bodies[0]
 
 
-def test_of_two_addresses_the_one_that_has_it_is_not_told_again_for_days(inbox, clock, hook, notify_file):
+def test_of_two_addresses_the_one_that_has_it_is_not_told_again_for_days(
+    inbox, frozen_clock, hook, notify_file
+):
     dead = f"json://127.0.0.1:{free_port()}/"
-    fail_and_look(inbox, clock, "a")
+    fail_and_look(inbox, frozen_clock, "a")
     for _ in range(30):
-        made = notifier(inbox, read_addresses(notify_file(hook.url, dead))[0], clock)  # each a new process
+        made = notifier(
+            inbox, read_addresses(notify_file(hook.url, dead))[0], frozen_clock
+        )  # each a new process
         made.send_due()
         made.stop()
-        clock.advance(seconds=7_200)
+        frozen_clock.advance(seconds=7_200)
 
     assert hook.titles == ["[billhook] warning: shop.book fails: ValueError"]
 
 
-def test_a_process_that_takes_over_repeats_nothing_and_need_not_wait(inbox, clock, hook, notify_file):
+def test_a_process_that_takes_over_repeats_nothing_and_need_not_wait(inbox, frozen_clock, hook, notify_file):
     dead = f"json://127.0.0.1:{free_port()}/"
     addresses, _ = read_addresses(notify_file(dead, hook.url))
-    first, second = (notifier(inbox, addresses, clock) for _ in range(2))
-    fail_and_look(inbox, clock, "a")
+    first, second = (notifier(inbox, addresses, frozen_clock) for _ in range(2))
+    fail_and_look(inbox, frozen_clock, "a")
     first.send_due()
     second.send_due()
     assert len(hook.titles) == 1
 
     first.stop()
-    fail_and_look(inbox, clock, "b", group="another", error="Later: x")
+    fail_and_look(inbox, frozen_clock, "b", group="another", error="Later: x")
     second.send_due()
 
     assert hook.titles[1:] == ["[billhook] warning: shop.book fails: Later"]
 
 
-def test_an_issue_that_opens_before_the_row_is_taken_is_not_overlooked(inbox, clock, made, hook, monkeypatch):
-    fail_and_look(inbox, clock, "a")
+def test_an_issue_that_opens_before_the_row_is_taken_is_not_overlooked(
+    inbox, frozen_clock, made, hook, monkeypatch
+):
+    fail_and_look(inbox, frozen_clock, "a")
     made.send_due()
     (one,) = only_failures(inbox)
-    change_issue(inbox, one.id, IssueState.RESOLVED, clock.now(), who="ada")
+    change_issue(inbox, one.id, IssueState.RESOLVED, frozen_clock.now(), who="ada")
     write = inbox.database.write
 
     def late():
         monkeypatch.setattr(inbox.database, "write", write)
-        fail_and_look(inbox, clock, "b", group="another bug", error="KeyError: x")
+        fail_and_look(inbox, frozen_clock, "b", group="another bug", error="KeyError: x")
         return write()
 
     monkeypatch.setattr(inbox.database, "write", late)
@@ -298,7 +306,7 @@ def test_why_an_address_failed_is_told_without_its_credentials_in_any_spelling(c
         assert address.send("title", "body") == f"OSError: {told}"
 
 
-def test_a_redirect_is_not_followed_and_not_taken_for_a_message(inbox, clock, httpserver, notify_file):
+def test_a_redirect_is_not_followed_and_not_taken_for_a_message(inbox, frozen_clock, httpserver, notify_file):
     elsewhere = httpserver.url_for("/login")
     httpserver.expect_request("/hook").respond_with_response(
         Response(status=301, headers={"Location": elsewhere})
@@ -312,15 +320,17 @@ def test_a_redirect_is_not_followed_and_not_taken_for_a_message(inbox, clock, ht
     assert [request.path for request, _ in httpserver.log] == ["/hook"]
 
 
-def test_an_issue_that_is_acknowledged_meanwhile_is_not_all_well(inbox, clock, made, hook, monkeypatch):
-    fail_and_look(inbox, clock, "k1")
+def test_an_issue_that_is_acknowledged_meanwhile_is_not_all_well(
+    inbox, frozen_clock, made, hook, monkeypatch
+):
+    fail_and_look(inbox, frozen_clock, "k1")
     made.send_due()
-    fail_and_look(inbox, clock, "k2", group="another bug")
+    fail_and_look(inbox, frozen_clock, "k2", group="another bug")
     listed = notifications.list_issues
 
     def late(*arguments, **more):
         for one in only_failures(inbox):
-            change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, clock.now(), who="ops")
+            change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, frozen_clock.now(), who="ops")
         return listed(*arguments, **more)
 
     monkeypatch.setattr(notifications, "list_issues", late)
@@ -329,29 +339,31 @@ def test_an_issue_that_is_acknowledged_meanwhile_is_not_all_well(inbox, clock, m
     assert len(hook.titles) == 1
 
 
-def test_a_new_issue_is_told_beside_more_open_ones_than_a_list_shows(inbox, clock, made, hook, monkeypatch):
+def test_a_new_issue_is_told_beside_more_open_ones_than_a_list_shows(
+    inbox, frozen_clock, made, hook, monkeypatch
+):
     monkeypatch.setattr("billhook.inbox.watching.issues.MOST", 2)
     for number in range(4):
-        fail_and_look(inbox, clock, f"k{number}", group=f"bug {number}")
+        fail_and_look(inbox, frozen_clock, f"k{number}", group=f"bug {number}")
         assert made.send_due() == 1
     assert len(hook.titles) == 4
 
 
-def test_one_process_sends_and_another_goes_on_when_it_is_gone(inbox, clock, hook, made):
-    fail_and_look(inbox, clock, "a")
-    assert take_lease(inbox, "first", clock.now())
-    assert not take_lease(inbox, "second", clock.now())
+def test_one_process_sends_and_another_goes_on_when_it_is_gone(inbox, frozen_clock, hook, made):
+    fail_and_look(inbox, frozen_clock, "a")
+    assert take_lease(inbox, "first", frozen_clock.now())
+    assert not take_lease(inbox, "second", frozen_clock.now())
     assert made.send_due() == 0
 
-    clock.advance(seconds=61)  # the first is gone
+    frozen_clock.advance(seconds=61)  # the first is gone
 
     assert made.send_due() == 1
 
 
-def test_a_process_that_died_while_it_sent_holds_up_nobody(inbox, clock, hook, made):
-    fail_and_look(inbox, clock, "a")
+def test_a_process_that_died_while_it_sent_holds_up_nobody(inbox, frozen_clock, hook, made):
+    fail_and_look(inbox, frozen_clock, "a")
     runs = own_process()
-    assert take_lease(inbox, f"runs {runs}", clock.now())
+    assert take_lease(inbox, f"runs {runs}", frozen_clock.now())
     assert made.send_due() == 0
 
     has_ended = runs._replace(pid_ticks=runs.pid_ticks - 1)
@@ -360,11 +372,11 @@ def test_a_process_that_died_while_it_sent_holds_up_nobody(inbox, clock, hook, m
     assert made.send_due() == 1
 
 
-def test_a_process_that_has_sent_leaves_the_next_message_to_any(inbox, clock, hook, made):
-    fail_and_look(inbox, clock, "a")
+def test_a_process_that_has_sent_leaves_the_next_message_to_any(inbox, frozen_clock, hook, made):
+    fail_and_look(inbox, frozen_clock, "a")
     assert made.send_due() == 1
 
-    assert take_lease(inbox, "another", clock.now())
+    assert take_lease(inbox, "another", frozen_clock.now())
 
 
 class SlowAddress:
@@ -382,37 +394,37 @@ class SlowAddress:
         self.then()
 
 
-def test_no_other_process_goes_on_while_one_sends_for_minutes(inbox, clock):
-    first = SlowAddress(1, clock, 6)
-    other = notifier(inbox, [first], clock)
-    slow = SlowAddress(2, clock, 30, then=other.send_due)
+def test_no_other_process_goes_on_while_one_sends_for_minutes(inbox, frozen_clock):
+    first = SlowAddress(1, frozen_clock, 6)
+    other = notifier(inbox, [first], frozen_clock)
+    slow = SlowAddress(2, frozen_clock, 30, then=other.send_due)
     for number in range(6):
-        fail_and_look(inbox, clock, f"k{number}", group=f"bug {number}")
+        fail_and_look(inbox, frozen_clock, f"k{number}", group=f"bug {number}")
 
-    notifier(inbox, [first, slow], clock).send_due()
+    notifier(inbox, [first, slow], frozen_clock).send_due()
 
     assert (len(first.titles), len(slow.titles)) == (6, 6)
 
 
-def test_a_process_that_said_all_is_well_says_it_again_after_another_ones_message(inbox, clock):
-    address = SlowAddress(1, clock)
-    processes = [notifier(inbox, [address], clock) for _ in range(2)]
+def test_a_process_that_said_all_is_well_says_it_again_after_another_ones_message(inbox, frozen_clock):
+    address = SlowAddress(1, frozen_clock)
+    processes = [notifier(inbox, [address], frozen_clock) for _ in range(2)]
     for key in ("a", "b"):
-        fail_and_look(inbox, clock, key)
+        fail_and_look(inbox, frozen_clock, key)
         processes[0].send_due()
-        clock.advance(seconds=121)
-        change_issue(inbox, only_failures(inbox)[0].id, IssueState.RESOLVED, clock.now(), who="ada")
+        frozen_clock.advance(seconds=121)
+        change_issue(inbox, only_failures(inbox)[0].id, IssueState.RESOLVED, frozen_clock.now(), who="ada")
         processes[1].send_due()
-        clock.advance(seconds=121)
+        frozen_clock.advance(seconds=121)
         assert [one.send_due() for one in processes] == [0, 0]
 
     assert address.titles == ["warning: shop.book fails: ValueError", "all is well again"] * 2
 
 
-def test_what_could_not_be_recorded_is_recorded_later_and_not_sent_again(inbox, clock, monkeypatch):
-    address = SlowAddress(1, clock)
-    made = notifier(inbox, [address], clock)
-    fail_and_look(inbox, clock, "a")
+def test_what_could_not_be_recorded_is_recorded_later_and_not_sent_again(inbox, frozen_clock, monkeypatch):
+    address = SlowAddress(1, frozen_clock)
+    made = notifier(inbox, [address], frozen_clock)
+    fail_and_look(inbox, frozen_clock, "a")
 
     def away(*_, **__):
         raise InboxUnavailable("the database is away")
@@ -423,13 +435,13 @@ def test_what_could_not_be_recorded_is_recorded_later_and_not_sent_again(inbox, 
             made.send_due()
 
     assert [made.send_due(), made.send_due()] == [0, 0]
-    clock.advance(seconds=121)
-    notifier(inbox, [address], clock).send_due()
+    frozen_clock.advance(seconds=121)
+    notifier(inbox, [address], frozen_clock).send_due()
 
     assert len(address.titles) == 1
 
 
-def test_a_mail_arrives(inbox, clock, notify_file):
+def test_a_mail_arrives(inbox, frozen_clock, notify_file):
     received = []
 
     class Mailbox:
@@ -442,8 +454,8 @@ def test_a_mail_arrives(inbox, clock, notify_file):
     server.start()
     try:
         url = f"mailto://127.0.0.1:{port}/?from=billhook@example.com&to=ops@example.com&mode=insecure"
-        made = notifier(inbox, read_addresses(notify_file(url))[0], clock)
-        fail_and_look(inbox, clock, "a")
+        made = notifier(inbox, read_addresses(notify_file(url))[0], frozen_clock)
+        fail_and_look(inbox, frozen_clock, "a")
         assert made.send_due() == 1
     finally:
         server.stop()
@@ -490,9 +502,9 @@ def test_what_looks_like_markup_in_a_message_stays_text(url, field, escapes, mon
     assert "@everyone" not in text
 
 
-def test_no_credential_is_in_a_log_at_any_level(inbox, clock, hook, made, caplog):
+def test_no_credential_is_in_a_log_at_any_level(inbox, frozen_clock, hook, made, caplog):
     caplog.set_level(logging.DEBUG)
-    fail_and_look(inbox, clock, "a")
+    fail_and_look(inbox, frozen_clock, "a")
 
     made.send_due()
 
@@ -649,14 +661,14 @@ def test_an_app_with_the_option_has_its_worker_notify(running, hook, notify_file
     assert hook.titles == ["[billhook] warning: shop.ping fails: LookupError"]
 
 
-def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
-    made = notifier(inbox, read_addresses(notify_file(hook.url))[0], clock)
-    fail(inbox, "a", clock)
-    fail(inbox, "b", clock, state=RunState.DEAD, group=None)
+def test_each_kind_of_issue_is_named(inbox, frozen_clock, hook, notify_file):
+    made = notifier(inbox, read_addresses(notify_file(hook.url))[0], frozen_clock)
+    fail(inbox, "a", frozen_clock)
+    fail(inbox, "b", frozen_clock, state=RunState.DEAD, group=None)
     planned(inbox, key="q", error='{"error": "no JSON", "details": []}')
-    inbox.record_worker(WorkerRecord("host:1:x", "worker", 1, clock.now()), clock.now())
-    clock.advance(seconds=400)
-    update_issues(inbox, clock.now())
+    inbox.record_worker(WorkerRecord("host:1:x", "worker", 1, frozen_clock.now()), frozen_clock.now())
+    frozen_clock.advance(seconds=400)
+    update_issues(inbox, frozen_clock.now())
 
     made.send_due()
 
@@ -671,9 +683,11 @@ def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
     assert not any("https://" in body for body in hook.bodies)  # without the option there is no link
 
 
-def test_a_message_has_the_severity_and_the_first_command_of_its_condition(inbox, clock, hook, notify_file):
-    made = notifier(inbox, read_addresses(notify_file(hook.url))[0], clock)
-    fail_and_look(inbox, clock, "a", error=LOST, group=LOST)
+def test_a_message_has_the_severity_and_the_first_command_of_its_condition(
+    inbox, frozen_clock, hook, notify_file
+):
+    made = notifier(inbox, read_addresses(notify_file(hook.url))[0], frozen_clock)
+    fail_and_look(inbox, frozen_clock, "a", error=LOST, group=LOST)
 
     made.send_due()
 
@@ -686,7 +700,7 @@ def test_a_message_has_the_severity_and_the_first_command_of_its_condition(inbox
     ]
 
 
-def test_nothing_is_written_while_nothing_is_due(inbox, clock, made):
+def test_nothing_is_written_while_nothing_is_due(inbox, frozen_clock, made):
     with inbox.database.write() as connection:
         connection.execute(update(notifier_table).values(owner="somebody"))
 

@@ -34,44 +34,44 @@ def titles(inbox):
     return [one.title for one in list_issues(inbox)]
 
 
-def test_the_first_look_of_a_process_is_at_once_however_short_its_life(inbox, clock):
+def test_the_first_look_of_a_process_is_at_once_however_short_its_life(inbox, frozen_clock):
     lose_a_worker(inbox, NOON - timedelta(minutes=2))
 
-    made = Watch(inbox, clock.now)
+    made = Watch(inbox, frozen_clock.now)
     made.start()
 
     until(lambda: titles(inbox) == ["no worker is alive"], 20)
     made.stop()
 
 
-def test_the_pause_after_a_look_is_nine_times_as_long_as_the_look_took(inbox, clock, monkeypatch):
+def test_the_pause_after_a_look_is_nine_times_as_long_as_the_look_took(inbox, frozen_clock, monkeypatch):
     monkeypatch.setattr(watch, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(watch, "update_issues", lambda *_, **__: time.sleep(0.05))
 
-    assert Watch(inbox, clock.now).look_and_send() >= 9 * 0.05
+    assert Watch(inbox, frozen_clock.now).look_and_send() >= 9 * 0.05
 
 
 @pytest.mark.parametrize(("seconds", "looks"), [(0, False), (29, False), (30, True), (3_600, True)])
-def test_a_web_process_looks_while_nobody_else_does(inbox, clock, seconds, looks):
+def test_a_web_process_looks_while_nobody_else_does(inbox, frozen_clock, seconds, looks):
     lose_a_worker(inbox, NOON - timedelta(minutes=2))
     record_look(inbox, NOON)
-    clock.advance(seconds=seconds)
-    made = Watch(inbox, clock.now)
+    frozen_clock.advance(seconds=seconds)
+    made = Watch(inbox, frozen_clock.now)
     made._patience = WEB_PATIENCE
 
     made.look_and_send()
 
     assert titles(inbox) == (["no worker is alive"] if looks else [])
-    assert (looked_at(inbox) == clock.now()) is (looks or not seconds)
+    assert (looked_at(inbox) == frozen_clock.now()) is (looks or not seconds)
 
 
 def test_a_worker_looks_in_vain_for_web_processes_until_it_has_lived_for_30_seconds(
-    inbox, clock, monkeypatch
+    inbox, frozen_clock, monkeypatch
 ):
     """Workers that die again and again look at each start: nobody else would look any more."""
     before, seconds = looked_at(inbox), [100.0]
     monkeypatch.setattr(watch.time, "monotonic", lambda: seconds[0])
-    made = Watch(inbox, clock.now)
+    made = Watch(inbox, frozen_clock.now)
     monkeypatch.setattr(made, "_work", lambda: None)
     made.start()
     for after, counts in ((0.0, False), (29.0, False), (30.0, True)):
@@ -80,12 +80,12 @@ def test_a_worker_looks_in_vain_for_web_processes_until_it_has_lived_for_30_seco
         assert (looked_at(inbox) == before) is not counts
 
 
-def test_a_web_process_goes_on_looking_until_another_process_does(inbox, clock):
-    first, second = Watch(inbox, clock.now), Watch(inbox, clock.now)
+def test_a_web_process_goes_on_looking_until_another_process_does(inbox, frozen_clock):
+    first, second = Watch(inbox, frozen_clock.now), Watch(inbox, frozen_clock.now)
     first._patience = second._patience = WEB_PATIENCE
     first.look_and_send()
     lose_a_worker(inbox, NOON - timedelta(minutes=2))
-    clock.advance(seconds=10)
+    frozen_clock.advance(seconds=10)
     second.look_and_send()
     assert titles(inbox) == []
 
@@ -94,9 +94,9 @@ def test_a_web_process_goes_on_looking_until_another_process_does(inbox, clock):
     assert titles(inbox) == ["no worker is alive"]
 
 
-def test_a_web_process_that_begins_to_handle_looks_at_once(inbox, clock):
+def test_a_web_process_that_begins_to_handle_looks_at_once(inbox, frozen_clock):
     """Its watch runs already, and would look in ten seconds."""
-    made = Watch(inbox, clock.now)
+    made = Watch(inbox, frozen_clock.now)
     made.start(WEB_PATIENCE)
     lose_a_worker(inbox, NOON - timedelta(minutes=2))
 
@@ -126,14 +126,14 @@ def maintained(inbox, clock, notifier=None):
     return Maintenance(inbox, MaintenanceOptions(watch=made), registration)
 
 
-def test_a_worker_that_starts_where_others_died_returns_when_that_is_told(inbox, clock):
+def test_a_worker_that_starts_where_others_died_returns_when_that_is_told(inbox, frozen_clock):
     """Of each that died before a process of this machine: the first run may end this one too."""
     process = own_process()._replace(pid_ticks=1)._asdict()
     for seconds in (-9, -6, -3):
         at = NOON + seconds * SECOND
         inbox.record_worker(WorkerRecord(f"died {seconds}", "worker", 1, at, **process), at)
         record_deaths(inbox, at + SECOND)
-    made = maintained(inbox, clock)
+    made = maintained(inbox, frozen_clock)
 
     made.start(NOON)
 
@@ -146,14 +146,14 @@ def test_a_worker_that_starts_where_others_died_returns_when_that_is_told(inbox,
     ("died", "stopping", "seconds"), [(True, False, 0.5), (True, True, 0.0), (False, False, 0.0)]
 )
 def test_a_start_waits_for_no_message_longer_than_its_limit(
-    inbox, clock, monkeypatch, died, stopping, seconds
+    inbox, frozen_clock, monkeypatch, died, stopping, seconds
 ):
     monkeypatch.setattr(maintenance, "FIRST_LOOK_SECONDS", 0.5)
     if died:
         process = own_process()._replace(pid_ticks=1)._asdict()
         inbox.record_worker(WorkerRecord("died", "worker", 1, NOON, **process), NOON)
     slow = Slow()
-    made = maintained(inbox, clock, slow)
+    made = maintained(inbox, frozen_clock, slow)
 
     began = time.monotonic()
     made.start(NOON, lambda: stopping)
@@ -195,9 +195,11 @@ class Told:
         self.calls.append("stop")
 
 
-def test_an_inbox_that_cannot_be_read_is_told_without_it_and_so_is_its_end(inbox, clock, monkeypatch, caplog):
+def test_an_inbox_that_cannot_be_read_is_told_without_it_and_so_is_its_end(
+    inbox, frozen_clock, monkeypatch, caplog
+):
     told = Told()
-    made = Watch(inbox, clock.now, told, told)
+    made = Watch(inbox, frozen_clock.now, told, told)
 
     def away(**_):
         raise InboxUnavailable("the database is away")
@@ -212,8 +214,8 @@ def test_an_inbox_that_cannot_be_read_is_told_without_it_and_so_is_its_end(inbox
     assert caplog.text.count("could not look for issues") == 1
 
 
-def test_what_fails_ends_no_watch(inbox, clock, monkeypatch, caplog):
-    made = Watch(inbox, clock.now, Told(ValueError("a defect")), Told(OSError("a defect too")))
+def test_what_fails_ends_no_watch(inbox, frozen_clock, monkeypatch, caplog):
+    made = Watch(inbox, frozen_clock.now, Told(ValueError("a defect")), Told(OSError("a defect too")))
     made.look_and_send()
     assert "could not look for issues" in caplog.text
 
@@ -225,9 +227,9 @@ def test_what_fails_ends_no_watch(inbox, clock, monkeypatch, caplog):
     assert "could not tell that the inbox cannot be read" in caplog.text
 
 
-def test_it_can_be_stopped_and_started_again(inbox, clock):
+def test_it_can_be_stopped_and_started_again(inbox, frozen_clock):
     told = Told()
-    made = Watch(inbox, clock.now, told, told)
+    made = Watch(inbox, frozen_clock.now, told, told)
     for number in (1, 2):
         made.start(WEB_PATIENCE)
         made.start(WEB_PATIENCE)

@@ -44,8 +44,8 @@ def woken():
 
 
 @pytest.fixture
-def receiver(inbox, clock, woken):
-    return make_receiver(inbox, clock, woken)
+def receiver(inbox, frozen_clock, woken):
+    return make_receiver(inbox, frozen_clock, woken)
 
 
 @pytest.fixture
@@ -228,21 +228,23 @@ def found(inbox, clock):
 
 @pytest.mark.parametrize("lacks", ["a thread", "memory"])
 def test_a_verified_delivery_that_lacks_memory_or_a_thread_is_told_as_not_stored(
-    receiver, inbox, clock, monkeypatch, lacks
+    receiver, inbox, frozen_clock, monkeypatch, lacks
 ):
     if lacks == "memory":
         monkeypatch.setattr(inbox, "put", no_memory)
-    inbox.count(Counted.DUPLICATE, clock.now(), source="default")  # starts the thread that writes counts
+    inbox.count(
+        Counted.DUPLICATE, frozen_clock.now(), source="default"
+    )  # starts the thread that writes counts
     with monkeypatch.context() as context:
         if lacks == "a thread":
             context.setattr(threading.Thread, "start", no_thread)
         assert accept(receiver).status == 503
 
-    assert found(inbox, clock) == (["not-stored"], [IssueKind.NOT_STORED])
+    assert found(inbox, frozen_clock) == (["not-stored"], [IssueKind.NOT_STORED])
 
 
 def test_what_a_stranger_sends_without_a_signature_raises_nothing_whatever_it_is_answered(
-    receiver, inbox, clock, monkeypatch
+    receiver, inbox, frozen_clock, monkeypatch
 ):
     wrong = {**signed(b"{}"), "webhook-signature": "no signature"}
     ours, theirs = socket.socketpair()
@@ -260,7 +262,7 @@ def test_what_a_stranger_sends_without_a_signature_raises_nothing_whatever_it_is
         ]
 
     assert (statuses[0], *sorted(set(statuses[1:]))) == (503, 400, 401, 413, 415, 503)
-    assert found(inbox, clock) == ([], [])
+    assert found(inbox, frozen_clock) == ([], [])
 
 
 def test_running_threads_serve_when_no_thread_can_be_started(receiver, monkeypatch, gunicorn):
@@ -303,8 +305,8 @@ def test_a_delivery_without_memory_is_503_with_retry_after(app_with, before):
     assert answer.json["type"] == "api_error"
 
 
-def test_reading_takes_its_time_from_the_deadline(inbox, clock, woken, gunicorn):
-    receiver = make_receiver(inbox, clock, woken, deadline_seconds=1.0)
+def test_reading_takes_its_time_from_the_deadline(inbox, frozen_clock, woken, gunicorn):
+    receiver = make_receiver(inbox, frozen_clock, woken, deadline_seconds=1.0)
     started = time.monotonic()
 
     with gunicorn["gunicorn.socket"].makefile("rb", buffering=0) as stream:

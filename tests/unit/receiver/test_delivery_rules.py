@@ -58,14 +58,14 @@ def seen():
 
 
 @pytest.fixture
-def inbox_clock(clock):
-    return FrozenClock(clock.now())
+def inbox_clock(frozen_clock):
+    return FrozenClock(frozen_clock.now())
 
 
 @pytest.fixture
-def make_rules(seen, clock, inbox_clock):
+def make_rules(seen, frozen_clock, inbox_clock):
     return lambda wake: DeliveryRules(
-        clock,
+        frozen_clock,
         inbox_clock,
         sender=seen,
         wake=wake,
@@ -114,8 +114,10 @@ def with_type(headers, event_type):
     return kept if event_type is None else {**kept, "X-Webhook-Type": event_type}
 
 
-def test_an_authentic_delivery_of_any_type_and_body_is_to_be_stored_as_it_came(rules, clock, inbox_clock):
-    now = clock.now()
+def test_an_authentic_delivery_of_any_type_and_body_is_to_be_stored_as_it_came(
+    rules, frozen_clock, inbox_clock
+):
+    now = frozen_clock.now()
     inbox_clock.advance(seconds=7)
 
     found = [decide(rules, signed(body, kind, at=now), body) for kind, body in DELIVERIES]
@@ -170,15 +172,15 @@ def unauthentic(now):
     }  # fmt: skip
 
 
-def test_every_delivery_that_is_not_authentic_gets_the_same_401_and_is_counted(rules, seen, clock):
-    cases = unauthentic(clock.now())
+def test_every_delivery_that_is_not_authentic_gets_the_same_401_and_is_counted(rules, seen, frozen_clock):
+    cases = unauthentic(frozen_clock.now())
 
     answers = {wrong: decide(rules, headers) for (wrong, _), headers in cases.items()}
 
     assert {wrong: answer for wrong, answer in answers.items() if answer != UNAUTHENTICATED} == {}
     ages = {"stale": 301, "future": 301}
     facts = [{"source": "default", "cause": cause, "duration_seconds": ages.get(cause)} for _, cause in cases]
-    assert seen.counted == [(Counted.REFUSED, clock.now(), about) for about in facts]
+    assert seen.counted == [(Counted.REFUSED, frozen_clock.now(), about) for about in facts]
 
 
 def test_without_a_good_signature_neither_type_nor_body_makes_a_difference(rules):
@@ -190,11 +192,11 @@ def test_without_a_good_signature_neither_type_nor_body_makes_a_difference(rules
     assert set(answers) == {UNAUTHENTICATED}
 
 
-def test_a_scheme_that_signs_the_type_refuses_what_names_none(rules, clock):
+def test_a_scheme_that_signs_the_type_refuses_what_names_none(rules, frozen_clock):
     scheme = SignatureTemplate(content="{timestamp}.{type}.{body}")
     secret = "a text of sixteen or more"
     source = Source("default", scheme, secrets=[secret])
-    good = scheme.sign(b"{}", secret, event_type="PingTest", now=clock.now())
+    good = scheme.sign(b"{}", secret, event_type="PingTest", now=frozen_clock.now())
 
     found = [
         decide(rules, {**good, "X-Webhook-Type": kind}, source=source)
@@ -205,23 +207,23 @@ def test_a_scheme_that_signs_the_type_refuses_what_names_none(rules, clock):
     assert found[3].event_type == "PingTest"
 
 
-def test_a_signature_is_good_within_the_tolerance_on_both_sides_of_now(rules, clock):
+def test_a_signature_is_good_within_the_tolerance_on_both_sides_of_now(rules, frozen_clock):
     ages = (-301, -300, 300, 301)
 
-    found = [decide(rules, signed(at=clock.now() + timedelta(seconds=age))) for age in ages]
+    found = [decide(rules, signed(at=frozen_clock.now() + timedelta(seconds=age))) for age in ages]
 
     assert [isinstance(one, NewDelivery) for one in found] == [False, True, True, False]
 
 
 def test_the_age_of_a_signature_goes_by_one_clock_and_all_that_is_stored_by_the_inboxes(
-    rules, seen, clock, inbox_clock
+    rules, seen, frozen_clock, inbox_clock
 ):
     inbox_clock.advance(seconds=400)
 
-    found = decide(rules, signed(at=clock.now()))
+    found = decide(rules, signed(at=frozen_clock.now()))
     decide(rules, signed(at=inbox_clock.now()))
 
-    assert (found.signed_at, found.received_at) == (clock.now(), inbox_clock.now())
+    assert (found.signed_at, found.received_at) == (frozen_clock.now(), inbox_clock.now())
     assert [(at, about["cause"]) for _, at, about in seen.counted] == [(inbox_clock.now(), "future")]
 
 
@@ -257,7 +259,7 @@ def test_the_identity_encoding_is_none(rules):
     ids=lambda value: value.cause if isinstance(value, Exception) else "",
 )
 def test_a_refusal_is_answered_logged_counted_and_signalled(
-    rules, seen, clock, caplog, error, status, kind, code, level
+    rules, seen, frozen_clock, caplog, error, status, kind, code, level
 ):
     answer = rules.rejected(SOURCE, error)
 
@@ -270,7 +272,7 @@ def test_a_refusal_is_answered_logged_counted_and_signalled(
     assert record.getMessage() == f"delivery to source default refused with {status} ({reason})"
     assert (record.levelno, record.source, record.cause) == (level, "default", error.cause)
     about = {"source": "default", "cause": error.cause, "duration_seconds": None}
-    assert seen.counted == [(Counted.REFUSED, clock.now(), about)]
+    assert seen.counted == [(Counted.REFUSED, frozen_clock.now(), about)]
     facts = {"source": "default", "status": status, "cause": error.cause}
     assert seen.signals == [("delivery_rejected", facts)]
 
@@ -406,13 +408,13 @@ def test_an_accepted_delivery_is_signalled_and_wakes_the_engine(rules, seen, cap
     assert (seen.counted, caplog.messages) == ([], [])
 
 
-def test_a_duplicate_is_counted_and_wakes_nobody(rules, seen, clock, caplog):
+def test_a_duplicate_is_counted_and_wakes_nobody(rules, seen, frozen_clock, caplog):
     assert store(rules, PutStatus.DUPLICATE) == DUPLICATE
 
     assert seen.woken == []
     assert seen.signals == [("delivery_duplicate", FACTS)]
     about = {"source": "default", "event_type": "PingTest"}
-    assert seen.counted == [(Counted.DUPLICATE, clock.now(), about)]
+    assert seen.counted == [(Counted.DUPLICATE, frozen_clock.now(), about)]
     assert caplog.messages == []
 
 

@@ -40,8 +40,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(app_with, clock):
-    def make(handlers, *, clock=clock, lease_seconds=30.0, **config):
+def shop(app_with, frozen_clock):
+    def make(handlers, *, clock=frozen_clock, lease_seconds=30.0, **config):
         config.setdefault("BILLHOOK_RETRY_SCHEDULE_SECONDS", (10, 60))
         return Shop(app_with(handlers=[handlers], clock=clock, **config), lease_seconds)
 

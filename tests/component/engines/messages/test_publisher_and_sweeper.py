@@ -35,8 +35,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def watch(stored_only, inbox_url, clock, monkeypatch):
-    return Watch(stored_only(Handlers(), BILLHOOK_INBOX_URL=inbox_url), clock, monkeypatch)
+def watch(stored_only, inbox_url, frozen_clock, monkeypatch):
+    return Watch(stored_only(Handlers(), BILLHOOK_INBOX_URL=inbox_url), frozen_clock, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_when_a_delivery_that_no_worker_takes_is_published(watch, queued, pauses
     ],
 )
 def test_a_run_with_a_limit_is_published_less_often_while_the_queue_is_long(
-    stored_only, inbox_url, clock, monkeypatch, queued, pauses, published_at
+    stored_only, inbox_url, frozen_clock, monkeypatch, queued, pauses, published_at
 ):
     handlers = Handlers()
     handlers.on(PingTest, name="note", at_most=1)(lambda event: None)
-    watch = Watch(stored_only(handlers, BILLHOOK_INBOX_URL=inbox_url), clock, monkeypatch)
+    watch = Watch(stored_only(handlers, BILLHOOK_INBOX_URL=inbox_url), frozen_clock, monkeypatch)
     watch.plan(watch.put("k"), "note")
     watch.queued = queued
     second, told = 0, []

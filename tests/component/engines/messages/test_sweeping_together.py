@@ -24,9 +24,9 @@ TURNS = [1, 5, 10, 20, 40]
 
 
 @pytest.fixture
-def watch_of(stored_only, clock, monkeypatch):
+def watch_of(stored_only, frozen_clock, monkeypatch):
     """Makes a Watch of an app with these handlers."""
-    return lambda handlers: Watch(stored_only(handlers), clock, monkeypatch)
+    return lambda handlers: Watch(stored_only(handlers), frozen_clock, monkeypatch)
 
 
 @pytest.fixture
@@ -134,9 +134,9 @@ def test_a_backlog_longer_than_a_sweep_reads_is_not_sent_again_as_it_moves_up(wa
 
 
 @pytest.mark.parametrize("engine_of", FOREIGN.values(), ids=FOREIGN)
-def test_two_workers_of_an_engine_share_the_deliveries(stored_only, clock, monkeypatch, engine_of):
+def test_two_workers_of_an_engine_share_the_deliveries(stored_only, frozen_clock, monkeypatch, engine_of):
     app, sweeps, sent = stored_only(Handlers()), [], Counter()
-    watch = Watch(app, clock, monkeypatch)
+    watch = Watch(app, frozen_clock, monkeypatch)
     for engine in (engine_of(app), engine_of(app)):
         monkeypatch.setattr(engine._publisher, "start", lambda sweep, _: sweeps.append(sweep))
         engine.register()
@@ -257,7 +257,7 @@ class Lossy:
 
 @pytest.mark.parametrize(("seed", "workers"), [(1, 1), (2, 3)])
 def test_each_run_is_called_as_often_as_its_attempts_whatever_becomes_of_messages(
-    stored_only, clock, monkeypatch, seed, workers
+    stored_only, frozen_clock, monkeypatch, seed, workers
 ):
     handlers, calls = Handlers(), Counter()
     failing = {"plain": 0, "flaky": 2, "ordered": 1}
@@ -274,7 +274,7 @@ def test_each_run_is_called_as_often_as_its_attempts_whatever_becomes_of_message
     handlers.on(CustomerCreated, name="flaky")(noted("flaky"))
     handlers.on(InvoicePaymentStatusChanged, name="ordered", ordered_by="invoice_id")(noted("ordered"))
     app = stored_only(handlers, BILLHOOK_RETRY_SCHEDULE_SECONDS=(3, 3, 3))
-    watch, queue, sent = Watch(app, clock, monkeypatch), Lossy(random.Random(seed)), Counter()
+    watch, queue, sent = Watch(app, frozen_clock, monkeypatch), Lossy(random.Random(seed)), Counter()
     sweepers, engine = watch.share(workers), celery_engine(app, queue)
     bodies = {
         "PingTest": b"{}",

@@ -44,24 +44,24 @@ class Machine:
 
 
 @pytest.fixture
-def machine(clock):
-    return Machine(clock)
+def machine(frozen_clock):
+    return Machine(frozen_clock)
 
 
-def test_before_it_was_asked_the_machines_clock_counts(machine, clock):
-    assert machine.known.now() == clock.now()
+def test_before_it_was_asked_the_machines_clock_counts(machine, frozen_clock):
+    assert machine.known.now() == frozen_clock.now()
     assert machine.known.is_due
     assert machine.known.machine_ahead_seconds == 0
 
 
-def test_it_goes_on_with_the_server_whatever_the_machines_clock_does(machine, clock):
+def test_it_goes_on_with_the_server_whatever_the_machines_clock_does(machine, frozen_clock):
     machine.measure()
 
     for step in (0, 90, -4_000, 10**6):
-        clock.advance(seconds=step)
+        frozen_clock.advance(seconds=step)
         machine.passes(7)
         assert machine.error_seconds == pytest.approx(0, abs=1e-6)
-    assert machine.known.machine_ahead_seconds == (clock.now() - machine.server).total_seconds()
+    assert machine.known.machine_ahead_seconds == (frozen_clock.now() - machine.server).total_seconds()
 
 
 def test_half_of_the_time_that_the_first_answer_takes_is_its_error_at_most(machine):
@@ -100,10 +100,10 @@ def test_it_is_asked_again_after_some_seconds(machine):
     assert machine.known.is_due
 
 
-def test_a_clock_that_is_off_is_logged_once_and_again_when_that_changes(machine, clock, caplog):
-    clock.advance(seconds=(NOON - clock.now()).total_seconds())
+def test_a_clock_that_is_off_is_logged_once_and_again_when_that_changes(machine, frozen_clock, caplog):
+    frozen_clock.advance(seconds=(NOON - frozen_clock.now()).total_seconds())
     for ahead in (0, 4, 5, 90, 92, 90, -3_600, 0, 90):
-        clock.advance(seconds=ahead - (clock.now() - machine.server).total_seconds())
+        frozen_clock.advance(seconds=ahead - (frozen_clock.now() - machine.server).total_seconds())
         machine.measure()
 
     expected = ["1 min 30 s ahead of", "1 h behind", "1 min 30 s ahead of"]
