@@ -425,6 +425,21 @@ def test_a_worker_polls_at_once_after_a_full_batch_and_after_claims_that_leave_c
     assert claimed == [(True, 5), (False, 8)]  # a like number of each handler at first, then all it can
 
 
+def test_after_a_claim_of_one_run_a_worker_polls_at_once_too(running):
+    """Another may be due: a claim takes few of each handler."""
+    may_end = threading.Event()
+    handlers = handling(lambda event: may_end.wait(60), name="h")
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    get_state(app).inbox.put(incoming("m"))
+    worker = get_state(app).worker(THREADS)
+
+    pauses = [worker._poll() for _ in range(2)]
+    may_end.set()
+    worker.close()
+
+    assert (pauses[0], pauses[1] > 0.0) == (0.0, True)
+
+
 @pytest.mark.usefixtures("inbox_url")
 @pytest.mark.parametrize(("most_bytes", "expected"), [(4_000, 4), (900, 1)])
 @pytest.mark.parametrize("engine", ["worker", "inline"])
