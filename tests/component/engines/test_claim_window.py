@@ -365,6 +365,25 @@ def test_a_worker_reads_no_delivery_that_it_could_not_claim(running, monkeypatch
     assert limits == [FIRST_ROWS, 0]
 
 
+def test_while_a_suspect_waits_its_turn_new_deliveries_are_read(running):
+    handlers, may_end = Handlers(), threading.Event()
+    handlers.on(PingTest, name="h")(lambda event: may_end.wait(60))
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
+    inbox = get_state(app).inbox
+    planned(inbox, "h")
+    change(inbox_at(app), "UPDATE run SET runs_alone = 1")
+    worker = get_state(app).worker(4)
+
+    for number in range(2):
+        inbox.put(incoming(f"m{number}"))
+        worker._poll()
+    may_end.set()
+    is_active = worker._suspects.active
+    worker.close()
+
+    assert (is_active, count(app, "running"), count(app, "due")) == (True, 2, 1)
+
+
 def test_a_run_for_the_thread_of_a_result_that_is_settled_with_its_claim_is_not_queued(running):
     """It starts at once, so that it is an attempt if it kills its worker."""
     handlers, may_end = Handlers(), threading.Event()
