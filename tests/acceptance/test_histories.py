@@ -26,6 +26,8 @@ SETTINGS = {
     "BILLHOOK_HANDLERS": str(HERE / "history_handlers.py"),
     "BILLHOOK_LEASE_SECONDS": str(LEASE_SECONDS),
     "BILLHOOK_RETRY_SCHEDULE_SECONDS": ",".join(["0.3"] * 60),
+    # Senders are faster than workers that are killed all the time: what waits at the end has to be handled.
+    "BILLHOOK_BACKLOG_LIMIT": "500",
 }
 
 

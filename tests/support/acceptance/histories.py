@@ -67,8 +67,11 @@ class Actors:
             if event_type == "InvoicePaymentStatusChanged":
                 event = sample(EVENT_TYPES[event_type], invoice_id=value)
             body = event.to_json()
-            while self._post(line, key, event_type, value, body) != "accepted" and not self._over.is_set():
-                time.sleep(0.02 + 0.05 * chance.random())
+            while (answer := self._post(line, key, event_type, value, body)) != "accepted":
+                if self._over.is_set():
+                    break
+                # By 503 it is told to wait: too many deliveries do already.
+                time.sleep((0.2 if answer == "503" else 0.02) + 0.05 * chance.random())
             if chance.random() < 0.1:  # a sender whose answer was lost sends it again
                 self._post(line, key, event_type, value, body)
             time.sleep(0.15 * chance.random())
@@ -152,9 +155,10 @@ class Actors:
         self.history.pauses.append(Pause(handler, began, ended))
 
     def replay(self) -> None:
-        """Replay a delivery of the last ones, whatever became of it."""
+        """Replay a delivery of the last ones that were stored, whatever became of it."""
         with self._noting:
-            sent = self._chance.choice(self.history.sent[-200:] or [None])
+            stored = [each for each in self.history.sent[-400:] if each.answer in ("accepted", "duplicate")]
+            sent = self._chance.choice(stored or [None])
         if sent is None or HANDLERS[sent.event_type] in ORDERED:
             return
         handler, began = HANDLERS[sent.event_type], time.monotonic()

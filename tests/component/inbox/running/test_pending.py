@@ -94,4 +94,4 @@ def test_only_as_many_wait_as_their_handler_has_room_for_beside_what_runs(inbox)
     found, _ = inbox.pending(limits, received_before=at(1), now=at(1), limit=10)
 
     assert [one.delivery_id for one in found] == ids[1:3]
-    assert all(one.limited for one in found)
+    assert {one.limited_handler for one in found} == {"h"}
