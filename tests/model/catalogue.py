@@ -9,11 +9,13 @@ from typing import Any
 
 from billhook import Handlers
 from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTest
+from model.own_types import class_of
 from model.records import ANY, UNKNOWN, Handler
 
 PROCESS_WAITS = (3.0, 60.0)
-_EVENTS = {each.__name__: each for each in (InvoicePaymentStatusChanged, PingTest, CustomerCreated)}
-STATUS, PING, CREATED = _EVENTS
+STATUS, PING, CREATED = (each.__name__ for each in (InvoicePaymentStatusChanged, PingTest, CustomerCreated))
+KNOWN = (("Acme0",), ("Acme0", "Acme1"), ("Acme1",))
+"""The types of the user's own that each release has a class of: what was unknown gets one, and loses it."""
 _WAITS = (None, (), (0.0,), (5.0, 30.0), (0.0, 0.0, 10.0))
 
 
@@ -46,7 +48,17 @@ def catalogue(chance: random.Random) -> list[Sequence[Handler]]:
         one("fragile", PING, STATUS, pause_after=chance.choice((1, 2, 3))),
     ]
     kept = [each for each in handlers if chance.random() < 0.6] or handlers[:1]
-    return [kept, [each for one in kept for each in _changed(chance, one)], kept[:-1] or kept]
+    sets = [kept, [each for one in kept for each in _changed(chance, one)], kept[:-1] or kept]
+    own = [one("shop", "Acme0", at_most=2), one("late", "Acme1")]
+    return [
+        [replace(each, knows=frozenset(known)) for each in (*handlers, *own) if _is_there(each, known)]
+        for handlers, known in zip(sets, KNOWN, strict=True)
+    ]
+
+
+def _is_there(handler: Handler, known: Sequence[str]) -> bool:
+    """Return whether a release has a handler: that of an own type needs its class."""
+    return all(not name.startswith("Acme") or name in known for name in handler.types)
 
 
 def _changed(chance: random.Random, handler: Handler) -> list[Handler]:
@@ -78,7 +90,7 @@ def registered(handlers: Sequence[Handler], function: Callable[..., None]) -> Ha
         elif UNKNOWN in each.types:
             registry.on_unknown(**options)(handle)
         else:
-            registry.on(*(_EVENTS[name] for name in each.types), **options)(handle)
+            registry.on(*map(class_of, each.types), **options)(handle)
     return registry
 
 

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from billhook.inbox import DeliveryFilter, Inbox
+from billhook.inbox.counting.counts import OF_ISSUE
 from billhook.inbox.reading.deliveries import id_batches
 from billhook.inbox.sqlite.library import sqlite3
 from billhook.inbox.watching.conditions import Facts, Thresholds
+from billhook.inbox.watching.issues import list_issues
 from billhook.inbox.watching.judgement import judge
 from billhook.inbox.watching.overview import read_overview, read_totals
+from model.attempts import OF_CLASS
+from model.issue_rules import Issues
+from model.own_types import OWN
 from model.records import Delivery, Run
 from model.rules import Rules
-from model.shown import status, waiting_since
+from model.shown import conditions, status
 from support import inbox_view
 
-LONG_WAIT = timedelta(minutes=10)
 CONDITIONS_EVERY = 3
 """Of the comparisons of figures: all conditions are judged for four of them."""
 STATES = (
@@ -124,6 +128,8 @@ def short(error: str | None) -> str | None:
     """Return an error without what only says where it happened."""
     if error is not None and error.startswith(("RuntimeError:", "LookupError:", "PutOffTooOften:")):
         return error.partition(":")[0]
+    if error is not None and error.startswith(OF_CLASS):
+        return OF_CLASS
     return error
 
 
@@ -146,17 +152,17 @@ def differences(rules: Rules, stored: Stored, offsets: dict[tuple[int, str], int
     """Return a line for each row that is not what the rules say."""
     lines = []
     expected = {one: expected_delivery(each) for one, each in rules.deliveries.items()}
-    lines += _differing("delivery", expected, stored.deliveries)
+    lines += differing("delivery", expected, stored.deliveries)
     runs = {key: _comparable(run) for key, run in rules.runs.items()}
     found = {key: _as_comparable(row, offsets.get(key, 0)) for key, row in stored.runs.items()}
-    lines += _differing("run", runs, found)
+    lines += differing("run", runs, found)
     limits = {
         name: (each.paused, each.failures, text(each.next_start) if each.next_start else None)
         for name, each in rules.limits.items()
     }
     nothing = (False, 0, None)
     names = limits.keys() | stored.limits.keys()
-    lines += _differing(
+    lines += differing(
         "handler",
         {name: limits.get(name, nothing) for name in names},
         {name: stored.limits.get(name, nothing) for name in names},
@@ -164,7 +170,8 @@ def differences(rules: Rules, stored: Stored, offsets: dict[tuple[int, str], int
     return lines
 
 
-def _differing(what: str, expected: dict[Any, Any], found: dict[Any, Any]) -> list[str]:
+def differing(what: str, expected: dict[Any, Any], found: dict[Any, Any]) -> list[str]:
+    """Return a line for each key that the two have different values of."""
     if expected == found:
         return []
     lines = []
@@ -223,39 +230,42 @@ def _as_comparable(row: StoredRun, offset: int) -> Compared:
     return Compared(*row[3:17], row.token - offset, row.error, row.finished, row.worker, row.failures)
 
 
-def figures(rules: Rules, inbox: Inbox, now: datetime, number: int) -> list[str]:
-    """Return a line for each figure, condition and filter that is not what the rules say.
+def figures(rules: Rules, issues: Issues, inbox: Inbox, now: datetime, number: int) -> list[str]:
+    """Return a line for each figure, issue, condition and filter that is not what the rules say.
 
     Of the filters those of the states that a planned delivery may be in, and one of the others in turn, by
     `number`.
     """
     found: Counter[tuple[str, str]] = Counter()
     for key, sums in read_totals(inbox).items():
-        found[key.handler or key.event_type, key.what] += sums.number
+        of_type = "*" if key.event_type in OWN else key.event_type
+        found[key.handler or of_type, key.what] += 0 if key.what == OF_ISSUE else sums.number
     counted: Counter[tuple[str, str]] = Counter()
     for (name, what), times in rules.counted.items():
         counted[rules.former.present(name), what] += times
-    lines = _differing("figure", dict(+counted), dict(+found))
+    lines = differing("figure", dict(+counted), dict(+found))
+    shown = sorted(
+        (each.subject, each.title.partition(":")[0], each.state.value, each.count, each.deliveries)
+        for each in list_issues(inbox)
+        if each.kind == "failure"
+    )
+    lines += differing("issue", Counter(issues.shown(rules)), Counter(shown))
     overview = read_overview(inbox, now)
     backlog, states = overview.backlog, Counter(each.state for each in rules.deliveries.values())
     stated = {"received": backlog.unread, "planned": backlog.in_progress}
     stated |= {"dead": backlog.dead, "quarantined": backlog.quarantined}
-    lines += _differing("backlog", {name: states[name] for name in stated}, stated)
+    lines += differing("backlog", {name: states[name] for name in stated}, stated)
     paused = {rules.former.present(name): True for name, each in rules.limits.items() if each.paused}
-    lines += _differing("paused", paused, {each.name: True for each in overview.paused})
+    lines += differing("paused", paused, {each.name: True for each in overview.paused})
     if number % CONDITIONS_EVERY == 0:
-        lines += _conditions(rules, Facts(inbox, now, "worker", None, Thresholds(), overview), now)
+        lines += _conditions(rules, issues, Facts(inbox, now, "worker", None, Thresholds(), overview), now)
     return lines + _filtered(rules, inbox, number)
 
 
-def _conditions(rules: Rules, facts: Facts, now: datetime) -> list[str]:
+def _conditions(rules: Rules, issues: Issues, facts: Facts, now: datetime) -> list[str]:
     holding = {each.condition.name for each in judge(facts).holding}
-    states = {each.state for each in rules.deliveries.values()}
-    expected = {"dead": "dead" in states, "quarantined": "quarantined" in states}
-    expected["paused"] = any(each.paused for each in rules.limits.values())
-    since = waiting_since(rules, now)
-    expected["waiting"] = since is not None and now - since > LONG_WAIT
-    return _differing("condition", expected, {name: name in holding for name in expected})
+    expected = conditions(rules, issues, now)
+    return differing("condition", expected, {name: name in holding for name in expected})
 
 
 def _filtered(rules: Rules, inbox: Inbox, number: int) -> list[str]:

@@ -8,36 +8,34 @@ and the rules say whether it was allowed.
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from billhook import Discard, Retry, Source
+from billhook import Discard, Retry, effects
 from billhook.clock import FrozenClock
 from billhook.engines.handler_pool import ClaimedRun
 from billhook.events import EVENT_TYPES
-from billhook.extension import get_state
 from billhook.inbox import Inbox, Lease, NewDelivery
 from billhook.inbox.storing.ingest import ingest
-from model import comparison, duties
-from model.catalogue import PROCESS_WAITS, catalogue, registered
+from model import comparison, duties, status_shown
+from model.attempts import INTERRUPTED, READ, UNREADABLE
+from model.catalogue import catalogue
 from model.comparison import Stored, StoredRun
-from model.meetings import Meetings
+from model.issue_rules import Issues
 from model.operator_rules import InboxRules
-from model.records import Claim, Delivery, Handler, Process, Result, Run, Shared
-from model.rules import INTERRUPTED
-from model.sender import Sender, fields_of
-from model.stepped import Monotonic, SteppedWorker, Storage
-from support.apps import make_app
+from model.own_types import classes_that
+from model.processes import LEASE, THREADS, Processes, Running
+from model.records import Delivery, Result, Run
+from model.sender import KNOWN, Sender, fields_of
+from model.stepped import Monotonic
 from support.inbox_view import NOON, place_of
-from support.signing import SECRET
 
-LEASE = 30.0
 SEEN_EVERY = timedelta(seconds=25)
-THREADS = 2
 SPREAD = timedelta(seconds=LEASE / 6)
 FIGURES_EVERY = 20
 SETTLING_ROUNDS = 200
@@ -48,25 +46,7 @@ class Difference(AssertionError):
     """The inbox does not do what the rules say."""
 
 
-@dataclass(eq=False)
-class Running:
-    """A worker that runs, of an app on the inbox: mostly the only one of its process."""
-
-    app: Any
-    handlers: Sequence[Handler]
-    worker: SteppedWorker
-    storage: Storage
-    process: Process
-    release: int
-    claims: dict[Lease, Claim] = field(default_factory=dict)
-    results: dict[Lease, Result] = field(default_factory=dict)
-
-    @property
-    def inbox(self) -> Any:
-        return get_state(self.app).inbox
-
-
-class Driver(Meetings):
+class Driver(Processes):
     """One history on one inbox."""
 
     def __init__(self, folder: Path, url: str | None, seed: int, monotonic: Monotonic) -> None:
@@ -74,16 +54,20 @@ class Driver(Meetings):
         self.config: dict[str, Any] = {} if url is None else {"BILLHOOK_INBOX_URL": url}
         where = place_of(url or f"sqlite:///{folder / 'billhook.db'}")
         self.clock, self.lease_seconds = FrozenClock(NOON), LEASE
-        self.rules = InboxRules()
+        self.rules, self.issues = InboxRules(), Issues()
         self.sets = catalogue(random.Random(seed))
         self.offsets: dict[tuple[int, str], int] = {}
         self.outcome: tuple[str, float | None] = ("ok", None)
         self.calls: list[tuple[Any, ...]] = []
         self.expected_calls: list[tuple[Any, ...]] = []
+        self.users = sqlite3.connect(":memory:")
+        effects.create_all(self.users)
         self.running: list[Running] = []
         self.closing: list[Any] = []
         self.sender, self.checks = Sender(self.clock), 0
         self.was_set = False
+        self.more = random.Random(f"more of {seed}")
+        """What chooses the steps that were added later, so that a seed has the others as it had them."""
         self.scene: list[Any] = []
         """The next steps, where some in a row were chosen."""
         self.release = 0
@@ -97,69 +81,26 @@ class Driver(Meetings):
         self.reading = ExitStack()
         self.rows = self.reading.enter_context(comparison.reader(where))
 
-    # Processes
-
-    def _app(self, which: int) -> Any:
-        handlers = registered(self.sets[which % len(self.sets)], self.handle)
-        return make_app(
-            self.folder,
-            handlers=[handlers],
-            sources=[Source("eu", secrets=[SECRET])],
-            clock=self.clock,
-            BILLHOOK_ENGINE="worker",
-            BILLHOOK_LEASE_SECONDS=LEASE,
-            BILLHOOK_RETRY_SCHEDULE_SECONDS=list(PROCESS_WAITS),
-            **self.config,
-        )
-
-    def start(self, which: int, beside: Running | None = None) -> None:
-        """Start a process with a worker of a release; or one more worker, `beside` that of a process."""
-        app = self._app(which) if beside is None else beside.app
-        state = get_state(app)
-        worker = SteppedWorker(
-            state.inbox, state.dispatcher, self.monotonic, threads=THREADS, lease_seconds=LEASE
-        )
-        handlers = self.sets[which % len(self.sets)]
-        shared = Shared() if beside is None else beside.process.shared
-        process = Process(worker._owner, handlers, PROCESS_WAITS, shared=shared)
-        shared.workers.append(process)
-        self.rules.processes.append(process)
-        storage = Storage(state.inbox) if beside is None else beside.storage
-        self.running.append(Running(app, handlers, worker, storage, process, which))
-
-    def start_beside(self, number: int) -> None:
-        """Start a second worker in a process."""
-        alone = [each for each in self.running if len(each.process.shared.workers) == 1]
-        if alone:
-            one = alone[number % len(alone)]
-            self.start(one.release, one)
-
-    def kill(self, one: Running) -> None:
-        """End a process at once: what its workers held is held until the leases end."""
-        for each in [each for each in self.running if each.app is one.app]:
-            self._end_worker(each)
-
-    def _end_worker(self, one: Running) -> None:
-        self.running.remove(one)
-        self.after = None
-        one.process.holds.clear()
-        one.process.shared.workers.remove(one.process)
-        if not one.process.shared.workers:
-            self.closing.append(one.app)
-        one.worker.close()
-
     def close(self) -> None:
         while self.running:
             self.kill(self.running[0])
         for app in self.closing:
             app.extensions["billhook"].close()
         self.front.close()
+        self.users.close()
         self.reading.close()
 
     def handle(self, event: object, delivery: Any) -> None:
-        """Handle a delivery, in place of every handler: note the call, and end as the step says."""
-        self.calls.append((delivery.id, delivery.handler, delivery.attempt, delivery.replays))
-        kind, after = self.outcome
+        """Handle a delivery, in place of every handler: note the call, and end as the step says.
+
+        Its effect is committed if it returns, and rolled back if it raises.
+        """
+        call = (delivery.id, delivery.handler, delivery.attempt, delivery.replays)
+        with self.users:
+            self.calls.append((*call, delivery.once(self.users)))
+            self._raise(*self.outcome)
+
+    def _raise(self, kind: str, after: float | None) -> None:
         if kind == "discard":
             raise Discard("pointless")
         if kind == "retry":
@@ -169,12 +110,36 @@ class Driver(Meetings):
         if kind == "fail":
             raise ValueError("not today")
 
+    def _raise_as_class(self) -> None:
+        """Raise what a class of an own type raises: for good, or what may pass."""
+        errors = {"fail": ValueError("wrong"), "discard": RuntimeError("broken"), "retry": MemoryError()}
+        if self.outcome[0] in errors:
+            raise errors[self.outcome[0]]
+
     # Steps of senders
 
     def put(self, number: int, kind: int, more: int) -> None:
         """Store a delivery: mostly a new one, and sometimes a copy or a contradiction of a stored one."""
         new = self.sender.deliver(number, kind, more)
         self._stored(new, self.front.put(new))
+
+    def put_own(self, number: int, kind: int, more: int) -> None:
+        """Store a delivery of a type of the user's own, or of one that has no class yet."""
+        new = self.sender.deliver_own(number, kind, more)
+        self._stored(new, self.front.put(new))
+
+    def put_again(self, number: int, kind: int, more: int) -> None:
+        """Store a delivery with the key of the last one with its type in the body, which it contradicts."""
+        with_it = [each for each in self.rules.deliveries.values() if each.in_body]
+        if with_it:
+            new = self.sender.deliver(number, kind, more)
+            new = replace(new, key=with_it[-1].key, source=with_it[-1].source)
+            self._stored(new, self.front.put(new))
+
+    def put_in_body(self, number: int, kind: int, more: int) -> None:
+        """Store a delivery with its type in the body."""
+        new, named = self.sender.deliver_in_body(number, kind, more)
+        self._stored(new, self.front.put(new), named)
 
     def put_batch(self, number: int, kind: int, more: int) -> None:
         """Store several in one transaction, in the order of their arrival."""
@@ -185,12 +150,15 @@ class Driver(Meetings):
         for new, receipt in zip(batch, receipts, strict=True):
             self._stored(new, receipt)
 
-    def _stored(self, new: NewDelivery, receipt: Any) -> None:
-        fields = fields_of(new)
+    def _stored(self, new: NewDelivery, receipt: Any, named: str | None = None) -> None:
+        """Give the rules what was stored; its type is `named` in its body, "" if it cannot be read there."""
+        fields = None if named == "" else fields_of(named or new.event_type, new.body)
         delivery = Delivery(
             *(receipt.delivery_id, new.source, new.key, new.event_type, new.known, new.body, fields),
             *(new.received_at, new.signed_at),
         )
+        if named is not None:
+            delivery.in_body, delivery.body_type, delivery.body_known = True, named, named in KNOWN
         status = self.rules.put(delivery)
         if status != receipt.status:
             raise Difference(f"put of {new.key}: the rules: {status}, the inbox: {receipt.status}")
@@ -205,6 +173,8 @@ class Driver(Meetings):
         """Set the clock; the time that passes stays the same."""
         self.was_set = True
         self.clock.advance(seconds=seconds)
+        unread = [each for each in self.rules.deliveries.values() if each.state == "received"]
+        self.rules.lists.set_back(unread, self.clock.now())
 
     # Steps of workers
 
@@ -229,32 +199,18 @@ class Driver(Meetings):
         if dies:
             self.kill(one)
 
-    def stop(self, number: int) -> None:
-        """Stop a worker in order, while handlers run that outlast its grace."""
-        if len(self.running) < 2:
-            return
-        self._stop(self.running[number % len(self.running)])
-
-    def _stop(self, one: Running) -> None:
-        settling = self._collected(one)
-        one.worker.stop_in_order()
-        if one.process.seen is None:
-            self.rules.register(one.process, self.clock.now())  # it is polled once, to stop
-        one.process.stopped = True
-        self._follow(one, settling, known=True, stopped=True)
-        self._end_worker(one)
-
     def _collected(self, one: Running) -> list[Any]:
         """Return what the poll will settle. Of a run whose lease ended in the queue it holds nothing."""
-        for run in one.worker.pool._expired:
+        results, expired = one.worker.ended
+        for run in expired:
             one.process.holds.pop(one.claims[run.lease].id, None)
-        return [*one.worker._unsettled, *one.worker.pool._finished]
+        return results
 
     def _register(self, one: Running) -> None:
         """Write that a process is alive, as it does twice and more before it counts as dead."""
         now, seen = self.clock.now(), one.process.seen
         if seen is None or not timedelta(0) <= now - seen < SEEN_EVERY:
-            one.worker._registration.write(now)
+            one.worker.register(now)
             self.rules.register(one.process, now)
 
     def end(self, number: int, outcome: str, after: float | None) -> None:
@@ -267,7 +223,7 @@ class Driver(Meetings):
         """End an attempt whose lease has ended, if there is one."""
         now = self.clock.now()
         for one in self.running:
-            late = [each for each in one.worker.pool.executing if each.leased_until <= now]
+            late = [each for each in one.worker.executing if each.leased_until <= now]
             if late:
                 self._end(one, late[number % len(late)], outcome, after)
                 return
@@ -279,23 +235,30 @@ class Driver(Meetings):
             self.poll(number)
 
     def _executing(self, number: int) -> tuple[Running | None, list[ClaimedRun]]:
-        busy = [one for one in self.running if one.worker.pool.executing]
+        busy = [one for one in self.running if one.worker.executing]
         if not busy:
             return None, []
         one = busy[number % len(busy)]
-        return one, one.worker.pool.executing
+        return one, one.worker.executing
 
     def _end(self, one: Running, attempt: ClaimedRun, outcome: str, after: float | None) -> None:
         self.outcome = (outcome, after)
         claim = one.claims[attempt.lease]
+        if claim.run.reads:
+            with classes_that(self._raise_as_class):
+                one.worker.end(attempt)
+            outcome = outcome if claim.run.delivery.type in one.process.knows else "ok"
+            one.results[attempt.lease] = self.rules.end_reading(claim, outcome, self.clock.now())
+            return
         errors = {"fail": "ValueError: not today"}
         if self.rules.calls(one.process, claim):
-            self.expected_calls.append((*claim.run.id, claim.attempt, claim.replays))
+            is_first = not self.rules.has_had_effect(claim)
+            self.expected_calls.append((*claim.run.id, claim.attempt, claim.replays, is_first))
         result = self.rules.end(one.process, claim, errors.get(outcome, outcome), self.clock.now(), after)
         texts = {"discard": "Discard: pointless", **dict.fromkeys(("retry", "put_off"), f"Retry: {Retry()}")}
         result = replace(result, error=texts.get(result.error or "", result.error))
         one.results[attempt.lease] = result
-        one.worker.pool.end(attempt)
+        one.worker.end(attempt)
         if self.calls != self.expected_calls:
             raise Difference(f"calls: the rules: {self.expected_calls[-2:]}, called: {self.calls[-2:]}")
 
@@ -310,7 +273,11 @@ class Driver(Meetings):
         self.after = after = comparison.read(self.rows)
         if after != self.stored:
             results = [one.results[each.run_result.lease] for each in settling]
-            self.rules.settle(one.process, results)
+            read = [each for each in results if each.state in (READ, UNREADABLE)]
+            self.rules.settle(one.process, [each for each in results if each not in read], now)
+            self.rules.read(one.process, [each for each in read if not self._is_left(one, each, after)], now)
+            for key in self.offsets.keys() - self.rules.runs.keys():
+                del self.offsets[key]  # one with the same name may be made
             planned = [
                 delivery
                 for delivery in self.rules.deliveries.values()
@@ -324,6 +291,17 @@ class Driver(Meetings):
         held = one.worker._leases.runs
         one.process.holds = {each.id: each for lease, each in one.claims.items() if lease in held}
         return number
+
+    def _is_left(self, one: Running, result: Result, after: Stored) -> bool:
+        """Return whether what was read is left to a process with a newer list, which reads it again."""
+        run = result.claim.run
+        is_left = self.rules.runs.get(run.id) is run and run.id in after.runs
+        is_own = is_left and run.token == result.claim.token and run.unsettled
+        if is_own and self.rules.lists.has_to_plan(
+            one.process, self.rules.processes, run.delivery, self.clock.now()
+        ):
+            raise Difference(f"{run.id} was read, and is left")
+        return is_left
 
     def _left_by_poll(self, one: Running, number_of_claims: int) -> list[str]:
         """Return what a poll has left though it must do that."""
@@ -347,7 +325,7 @@ class Driver(Meetings):
                 and row.failures[len(run.failures) :] == (INTERRUPTED,)
             ):
                 interrupted.append(self.rules.interrupt(claim, now, timedelta(seconds=LEASE)))
-        self.rules.settle(one.process, interrupted, limited=False)
+        self.rules.settle(one.process, interrupted, now, limited=False)
 
     def _note_offsets(self, after: Stored) -> None:
         """The first token of a run is random; the rules count from 0, and from 1 if it is claimed at once."""
@@ -383,44 +361,15 @@ class Driver(Meetings):
             since = self.monotonic.seconds
             claim = self.rules.claim(one.process, run, now, lease, since, queued=row.queued, known=known)
             one.claims[Lease(row.id, row.token)] = claim
-        if sum(not row.queued for row, _ in claimed) > THREADS:
+        if sum(not (row.queued or run.reads) for row, run in claimed) > THREADS:
             raise Difference(f"more runs start than there are threads: {len(claimed)}")
         return len(claimed)
 
     def _release(self, one: Running, run: Run, run_id: int, now: datetime) -> None:
         lease = Lease(run_id, run.token + self.offsets[run.id])
-        if any(each.lease == lease for each in one.worker.pool.executing):
+        if any(each.lease == lease for each in one.worker.executing):
             raise Difference(f"released though its handler runs: {run.id}")
         self.rules.release(one.process, run, now)
-
-    # Steps of deployments
-
-    def restart(self, number: int) -> None:
-        """Kill a process, and start one with the same handlers."""
-        release = self.release
-        if len(self.running) >= 2:
-            one = self.running[number % len(self.running)]
-            release = one.release
-            self.kill(one)
-        self.start(release)
-
-    def roll(self, number: int, which: int) -> None:
-        """Replace a process by one of another release, while the others go on; some do not stop in order."""
-        if len(self.running) >= 2:
-            one = self.running[number % len(self.running)]
-            (self.kill if which % 5 == 0 else self._stop)(one)
-        self.release = which
-        self.start(which)
-
-    def deploy(self, which: int) -> None:
-        """Stop all processes, and start some of another release: with other handlers, names and options."""
-        while self.running:
-            self._stop(self.running[0])
-        while any(each.is_alive(self.clock.now()) for each in self.rules.processes):
-            self.tick(61.0)  # the list of one that was killed may be the newest
-        self.release = which
-        self.start(which)
-        self.start(which)
 
     def settle_down(self) -> None:
         """End the history: with all handlers resumed and succeeding, everything is handled."""
@@ -452,9 +401,9 @@ class Driver(Meetings):
         """Poll, and let all that is begun succeed; return whether there was anything."""
         self.poll(number)
         one = self.running[number % len(self.running)]
-        begun = [*one.worker.pool.executing]
-        while one.worker.pool.executing:
-            self._end(one, one.worker.pool.executing[0], "ok", None)
+        begun = one.worker.executing
+        while one.worker.executing:
+            self._end(one, one.worker.executing[0], "ok", None)
         return bool(begun)
 
     # The comparison
@@ -466,9 +415,13 @@ class Driver(Meetings):
         lines = comparison.differences(self.rules, self.stored, self.offsets)
         self.checks += 1
         if self.checks % FIGURES_EVERY == 0:
-            lines += comparison.figures(
-                self.rules, self.front, self.clock.now(), self.seed + self.checks // FIGURES_EVERY
-            )
+            number, now = self.seed + self.checks // FIGURES_EVERY, self.clock.now()
+            self.look()
+            lines += comparison.figures(self.rules, self.issues, self.front, now, number)
+            seen = [each for each in self.running if each.process.seen is not None]
+            if seen:
+                newest = max(seen, key=lambda each: each.process.number)
+                lines += status_shown.differences(self.rules, self.issues, newest.app, now)
         if lines:
             raise Difference("\n".join(lines))
 

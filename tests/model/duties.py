@@ -7,6 +7,9 @@ from datetime import datetime, timedelta
 from model.records import ALIVE, Process
 from model.rules import Rules
 
+READINGS_OF_NAME = 3
+"""As many of one name a worker holds at least, beside what it handles."""
+
 
 def left_by(rules: Rules, process: Process, now: datetime, lease: timedelta, *, was_set: bool) -> list[str]:
     """Say what a poll should have done whatever else is under way.
@@ -33,7 +36,8 @@ def unclaimed(rules: Rules, process: Process, now: datetime) -> list[str]:
 
     While there are suspects, only one without any run need take one; one that it has begun is a suspect to it
     until it ends, also if it was discarded meanwhile. What another worker of the process is late with counts
-    as due here, so that suspects wait for it. One that is held takes nothing.
+    as due here, so that suspects wait for it; so does a run of its own handler by the name, of a type that
+    only another process calls. One that is held takes nothing.
     """
     if process.held:
         return []
@@ -47,8 +51,18 @@ def unclaimed(rules: Rules, process: Process, now: datetime) -> list[str]:
         for each in unread
         if rules.lists.has_to_plan(process, rules.processes, each, now)
     ]
+    due = [run for run in rules.runs.values() if run.state == "due" and run.due <= now]
+    by_name = any(process.owner_of(run.name) and not process.find(run) for run in due if not run.alone)
     for run in rules.runs.values():
-        if rules.may_claim(process, run, now) is None:
+        if run.alone and by_name:
+            continue
+        if run.reads and run.state == "due":
+            held = sum(claim.run.name == run.name for claim in process.holds.values())
+            has_to = rules.lists.has_to_plan(process, rules.processes, run.delivery, now)
+            is_due = run.due <= now and not process.has_under_way(run)
+            if is_due and has_to and held < READINGS_OF_NAME:
+                left.append(f"{run.id} unread since {run.due}")
+        elif rules.may_claim(process, run, now) is None:
             left.append(f"{run.id} due since {run.due}")
         elif run.state == "running" and run.due <= now and not process.has_under_way(run):
             left.append(f"{run.id}, the lease of which ended {run.due}")

@@ -125,6 +125,22 @@ FAULTS = [
     Fault(_INGEST, "if stored[variant].digest not in (None, new.digest):", "if not stored:"),
     Fault(_INGEST, "variant = new.event_type if new.known else UNKNOWN", "variant = new.event_type"),
     Fault(_INGEST, "if event_type in named:", "if not named:"),
+    # Types in the body and of the user's own; releases that know them, and a clock that is set back.
+    Fault(_INGEST, "by_bytes = new.type_field is not None or (first is not None and first.type_field is not None)", "by_bytes = new.type_field is not None"),
+    Fault("inbox/counting/counts.py", '_HAS_TYPE = "coalesce(sent_as, event_type) != \'\'"', '_HAS_TYPE = "TRUE"'),
+    Fault("engines/reading.py", "READ_AGAIN_SECONDS[max(0, number - 1)]", "READ_AGAIN_SECONDS[0]"),
+    Fault("engines/reading.py", "if number >= READINGS:", "if number > READINGS:"),
+    Fault(_OPERATIONS, "if its.isdisjoint(had) and not any(map(is_reading, had))}", "if its.isdisjoint(had)}"),
+    Fault(_OPERATIONS, "connection.execute(delete(run).where(in_values(run.c.id, [row.id for row in reading])))", "pass"),
+    Fault("inbox/running/handler_lists.py", "{each for each in known if self.knows(each) == other.knows(each)}", "{*known}"),
+    Fault("engines/newest_list.py", "            times = [min(at, found_at) for at in times]", "            pass"),
+    # Effects that happen once, issues, and what status shows.
+    Fault("handlers/handler.py", "self.handler, self.idempotency_key, self.replays)", "self.handler, self.idempotency_key, 0)"),
+    Fault("handlers/handler.py", '(f",{self.variant}" if self.variant else "")', '""'),
+    Fault("inbox/watching/issue_updates.py", "return bool(occurrence.last_at > row.changed_at)", "return True"),
+    Fault("inbox/watching/issue_updates.py", "is_quiet = occurrence is None or occurrence.last_at <= now - QUIET", "is_quiet = True"),
+    Fault("inbox/watching/snoozes.py", "return nth is not None and nth > row.changed_at", "return nth is not None"),
+    Fault("inbox/watching/handler_backlogs.py", 'states["waiting"] += numbers[name, "queued"]', "pass"),
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from model.driver import Difference, Driver
+from model.own_types import know
 from model.rules import Forbidden
 from model.stepped import Monotonic, compiled_once, stepped_time
 from model.steps import Step, choose, take
@@ -67,6 +68,7 @@ def run(seed: int, number: int, steps: Sequence[Step] | None = None, url: MakeUr
             raise Failed(seed, taken, error) from error
         finally:
             driver.close()
+            know(())
     return taken
 
 

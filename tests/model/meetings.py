@@ -25,7 +25,7 @@ class Meetings(Operators):
         for _ in range(ROUNDS if self.running else 0):
             self.poll(number)
             one = self.running[number % len(self.running)]
-            executing = one.worker.pool.executing
+            executing = one.worker.executing
             if not executing or any(one.claims[each.lease].run.newest for each in executing):
                 return
             self._end(one, executing[0], "ok", None)
@@ -33,7 +33,7 @@ class Meetings(Operators):
     def end_newest(self, number: int, outcome: str, after: float | None) -> None:
         """End an attempt of which only the newest counts, if there is one, and settle it."""
         for place, one in enumerate(self.running):
-            newest = [each for each in one.worker.pool.executing if one.claims[each.lease].run.newest]
+            newest = [each for each in one.worker.executing if one.claims[each.lease].run.newest]
             if newest:
                 self._end(one, newest[number % len(newest)], outcome, after)
                 self.poll(place)
@@ -45,6 +45,29 @@ class Meetings(Operators):
         if found:
             self.replay_these([found[-1 - number % min(3, len(found))]])
 
+    def set_aside(self) -> None:
+        """Discard the newest delivery while no worker has read it."""
+        unread = [each.id for each in self.rules.deliveries.values() if each.state == "received"]
+        if unread:
+            self.discard_these([max(unread)])
+
+    def take_back(self) -> None:
+        """Replay the newest delivery that was set aside: it is planned behind those that have come since."""
+        done = [each for each in self.rules.deliveries.values() if each.state == "done" and each.needs_action]
+        if done:
+            self.replay_these([max(each.id for each in done)])
+
+    def pause_former(self, number: int) -> None:
+        """Pause a handler under a name that another process has for a former one of another handler."""
+        own = {each.name for one in self.running for each in one.handlers}
+        former = sorted(
+            {name for one in self.running for each in one.handlers for name in each.aliases} & own
+        )
+        if former:
+            name = former[number % len(former)]
+            self.front.pause_handler(name, "closed", self.clock.now())
+            self.rules.pause(name)
+
     def exhaust(self, number: int, how: int) -> None:
         """Let a run fail until it is dead; then an operator discards, replays or erases it."""
         one, attempts = self._executing(number)
@@ -52,7 +75,7 @@ class Meetings(Operators):
             return
         run = one.claims[attempts[number % len(attempts)].lease].run
         for _ in range(ROUNDS):
-            for each in [*one.worker.pool.executing]:
+            for each in [*one.worker.executing]:
                 self._end(one, each, "fail" if one.claims[each.lease].run is run else "ok", None)
             self.poll(self.running.index(one))
             if not run.unfinished:
@@ -80,10 +103,10 @@ class Meetings(Operators):
             self.poll(self.running.index(other))
             if run.state == "running" and run.owner == other.process.name:
                 break
-            for each in [*other.worker.pool.executing]:
+            for each in [*other.worker.executing]:
                 self._end(other, each, "ok", None)
             self.tick(4.0)
-        if attempt in one.worker.pool.executing:
+        if attempt in one.worker.executing:
             self._end(one, attempt, outcome, after)
         self.poll(self.running.index(one))
 

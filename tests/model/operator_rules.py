@@ -43,7 +43,7 @@ class InboxRules(Rules):
         again, names = [], {each for name in names for each in self.former.every(name)}
         for delivery in self._in_states(ids, "planned", "done", "dead", "quarantined"):
             runs = self.runs_of(delivery)
-            if not delivery.type:
+            if not delivery.type and not delivery.in_body:
                 continue
             if not runs and not names and delivery.state in ("quarantined", "done"):
                 delivery.state, delivery.needs_action, delivery.also = "received", False, []
@@ -97,7 +97,7 @@ class InboxRules(Rules):
         for run in self.runs.values():
             if run.delivery.id not in ids or run.state not in ("waiting", "due"):
                 continue
-            if names and run.name not in names:
+            if run.reads or (names and run.name not in names):
                 continue
             is_retried_later = run.due > moment and run.due > (run.not_before or moment)
             run.due = run.due if is_retried_later else moment
@@ -107,8 +107,10 @@ class InboxRules(Rules):
         """Give a handler those of the deliveries that it handles, can read and has, under no name, had."""
         names, made = self.former.every(handler.name) | {*handler.names}, []
         for delivery in self._in_states(ids, "planned", "done", "dead"):
-            had = {each.name for each in self.runs_of(delivery)}
-            if handler.handles(delivery) and delivery.fields is not None and names.isdisjoint(had):
+            runs = self.runs_of(delivery)
+            is_fit = handler.handles(delivery) and delivery.fields is not None and not delivery.is_unread
+            # One that is being read gets its runs when that is done.
+            if is_fit and not any(each.reads or each.name in names for each in runs):
                 self._reopen(delivery)
                 made.append(self._new_run(delivery, handler, now))
         self._put_in_order(made, now)
@@ -130,7 +132,7 @@ class InboxRules(Rules):
                 continue
             self._reopen(delivery)
             old, new = found[0], self._new_run(delivery, to, now)
-            new.failures, new.replays = old.failures, old.replays + (not old.unfinished)
+            new.failures, new.bugs, new.replays = old.failures, old.bugs, old.replays + (not old.unfinished)
             del self.runs[new.id]
             # In the place of the other: which of two with the same content is the first goes by that.
             self.runs = {run.id: run for run in (new if each is old else each for each in self.runs.values())}
@@ -157,13 +159,17 @@ class InboxRules(Rules):
         """End what is unfinished or dead of deliveries; the result of a running handler is ignored."""
         ended = []
         for delivery in self._in_states(ids, "received", "planned", "dead", "quarantined"):
+            is_read = delivery.state not in ("received", "quarantined")
             for run in self.runs_of(delivery) if delivery.state in ("planned", "dead") else ():
-                if run.unfinished or run.state == "dead":
+                if run.reads:
+                    del self.runs[run.id]
+                    run.state, is_read = "discarded", False
+                elif run.unfinished or run.state == "dead":
                     run.state, run.error, run.queued, run.beside = "discarded", reason, False, False
                     run.token += 1
                     self.counted[run.name, "discarded"] += 1
                     ended.append(run)
-            delivery.needs_action = delivery.state in ("received", "quarantined")
+            delivery.needs_action = not is_read
             delivery.also = []
             delivery.state = "done"
         self._put_in_order(ended, now, supersede=False)
@@ -177,7 +183,7 @@ class InboxRules(Rules):
             delivery.body = None
             for run in self.runs_of(delivery):
                 run.error = run.order = run.content = None
-                run.failures = []
+                self._forget_failures(run)
 
     def prune(self, now: datetime, days: float) -> None:
         """Empty old finished deliveries; their keys stay for at least 7 days, untimed ones for ever."""
@@ -197,7 +203,12 @@ class InboxRules(Rules):
 
     def _forget_runs(self, delivery: Delivery) -> None:
         for run in self.runs_of(delivery):
+            self._forget_failures(run)
             del self.runs[run.id]
+
+    def _forget_failures(self, run: Run) -> None:
+        self.deleted.update(bug for bug, *_ in run.bugs)
+        run.failures, run.bugs = [], []
 
     def _in_states(self, ids: Collection[int], *states: str) -> list[Delivery]:
         found = [self.deliveries[one] for one in sorted(ids) if one in self.deliveries]

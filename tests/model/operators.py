@@ -17,10 +17,15 @@ from billhook.inbox.operating.holds import hold_worker, resume_worker
 from billhook.inbox.operating.postpone import postpone
 from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import details
+from billhook.inbox.watching.issue_updates import update_issues
+from billhook.inbox.watching.issues import IssueState, change_issue, list_issues
+from model.issue_rules import Issues, error_of
 from model.operator_rules import InboxRules
+from model.own_types import know
 from model.records import Delivery, Handler
 from model.sender import CREATED, PING, STATUS, fields_as
 
+SNOOZED_FOR = 600.0
 POSTPONED_FOR = (0.0, 4.0, 45.0, 600.0, 2_600_000.0)
 
 
@@ -28,6 +33,7 @@ class Operators:
     """The steps of operators; `front` is the inbox as their commands have it."""
 
     rules: InboxRules
+    issues: Issues
     front: Inbox
     clock: FrozenClock
     running: list[Any]
@@ -72,11 +78,13 @@ class Operators:
         one = self.running[number % len(self.running)] if self.running else None
         stored = [self.rules.deliveries[each] for each in self._recent()]
         found = [each for each in stored if each.body and each.fields is not None and each.sent_as is None]
+        found = [each for each in found if not each.is_unread]
         found = [each for each in found if each.state not in ("pruned", "erased")]
         found = [each for each in found if one and any(handler.handles(each) for handler in one.handlers)]
         if one is None or not found:
             return
         original, now = found[how % len(found)], self.clock.now()
+        know(one.process.knows)
         handlers = [each for each in one.handlers if each.handles(original)]
         others = [each for each in found if each.type == original.type]
         handler, other = handlers[more % len(handlers)], others[more % len(others)]
@@ -98,11 +106,15 @@ class Operators:
 
     def take_over(self, number: int, how: int, more: int) -> None:
         """Let a handler that is registered take over the runs of another."""
-        found = [each for each in self._missing(number) if self.rules.runs_of(each[2])]
+        found = [
+            each
+            for each in self._missing(number)
+            if any(not run.reads for run in self.rules.runs_of(each[2]))
+        ]
         if not found:
             return
         now, (app, to, delivery) = self.clock.now(), found[how % len(found)]
-        of_it = self.rules.runs_of(delivery)
+        of_it = [each for each in self.rules.runs_of(delivery) if not each.reads]
         name = of_it[more % len(of_it)].name
         # Of two runs of one delivery either may be taken over.
         every = self.rules.former.every(name)
@@ -116,6 +128,8 @@ class Operators:
         """Return the handlers of a process that have no run of a delivery that they handle, with its app."""
         one = self.running[number % len(self.running)] if self.running else None
         found = []
+        if one is not None:
+            know(one.process.knows)
         for delivery in [self.rules.deliveries[each] for each in self._recent()] if one else []:
             had = {each.name for each in self.rules.runs_of(delivery)}
             fitting = [each for each in one.handlers if each.handles(delivery)]
@@ -129,6 +143,35 @@ class Operators:
         until = now + timedelta(seconds=POSTPONED_FOR[how % len(POSTPONED_FOR)])
         postpone(self.front, ids, now, until, handler=name)
         self.rules.postpone(ids, now, until, () if name is None else (name,))
+
+    def look(self) -> None:
+        """Open, reopen and resolve issues, as workers do every few seconds."""
+        now = self.clock.now()
+        update_issues(self.front, now, with_figures=False)
+        self.issues.update(self.rules, now)
+
+    def change_issue(self, number: int, how: int, more: int) -> None:
+        """Acknowledge, resolve or snooze an issue, the only one with its subject and error."""
+        self.look()
+        shown = [(issue.subject, error_of(bug)) for bug, issue in self.issues.items()]
+        bugs = [bug for bug, which in zip(self.issues, shown, strict=True) if shown.count(which) == 1]
+        if not bugs:
+            return
+        bug, now = bugs[number % len(bugs)], self.clock.now()
+        issue = self.issues[bug]
+        found = [each for each in list_issues(self.front, subject=issue.subject) if each.kind == "failure"]
+        found = [each for each in found if each.title.partition(":")[0] == error_of(bug)]
+        found = [each for each in found if each.subject == issue.subject]
+        state = (IssueState.ACKNOWLEDGED, IssueState.RESOLVED, IssueState.SNOOZED, IssueState.SNOOZED)[
+            how % 4
+        ]
+        until = now + timedelta(seconds=SNOOZED_FOR) if how % 4 == 2 else None
+        times = 1 + more % 3 if how % 4 == 3 else None
+        if [
+            change_issue(self.front, each.id, state, now, who="op", until=until, more=times) for each in found
+        ] != [True]:
+            raise AssertionError(f"{len(found)} issues of {bug}")
+        issue.change(state.value, now, until, times)
 
     def hold(self, number: int) -> None:
         """Have a worker start nothing."""

@@ -10,6 +10,8 @@ from typing import Any
 
 ALIVE = timedelta(seconds=60)
 ANY, UNKNOWN = "any type", "types without a model"
+READING = "reading "
+"""How the name of a run begins that reads a delivery of a user's own type."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Handler:
     newest_by: str | None = None
     identity: tuple[str, ...] = ()
     window_seconds: float = 86_400
+    knows: frozenset[str] = frozenset()
+    """The types of the user's own that its release has a class of, with or without handlers."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -40,11 +44,10 @@ class Handler:
         return self.has_type(delivery) and (not self.sources or delivery.source in self.sources)
 
     def has_type(self, delivery: Delivery) -> bool:
-        return (
-            ANY in self.types
-            or (delivery.known and delivery.type in self.types)
-            or (not delivery.known and UNKNOWN in self.types)
-        )
+        return ANY in self.types or (delivery.type if self.has_class(delivery) else UNKNOWN) in self.types
+
+    def has_class(self, delivery: Delivery) -> bool:
+        return delivery.known or delivery.type in self.knows
 
 
 @dataclass(eq=False)
@@ -77,6 +80,10 @@ class Process:
     forgotten: bool = False
     """Whether it was not seen for so long that the inbox knows it no more, until it says again that it is."""
     holds: dict[tuple[int, str, int], Claim] = field(default_factory=dict)
+
+    @property
+    def knows(self) -> frozenset[str]:
+        return self.handlers[0].knows
 
     def has_under_way(self, run: Run) -> bool:
         """Return whether a worker of the process holds the last claim of a run, however late it is."""
@@ -139,6 +146,7 @@ class Delivery:
     key: str
     type: str
     known: bool
+    """Whether the service's own types have it; of a user's own only some releases know."""
     body: bytes | None
     fields: dict[str, object] | None
     received: datetime
@@ -152,6 +160,16 @@ class Delivery:
     sent_as: str | None = None
     """The type that it was sent as, where an operator has it read as another one."""
     sent_counted_as: str | None = None
+    in_body: bool = False
+    """Whether a field of the body has the type, which is read when it is planned."""
+    body_type: str = ""
+    """The type that its body names; none if it cannot be read."""
+    body_known: bool = False
+
+    @property
+    def is_unread(self) -> bool:
+        """Its type is in the body, and not read yet."""
+        return self.in_body and not self.type
 
     @property
     def sent_type(self) -> str:
@@ -163,6 +181,10 @@ class Delivery:
         if self.sent_counted_as is not None:
             return self.sent_counted_as
         return self.type if self.known or not self.type else "*"
+
+
+Bug = tuple[str, str]
+"""What failures of an issue have in common: the handler, by its name in that process, and the error."""
 
 
 @dataclass(eq=False)
@@ -192,10 +214,17 @@ class Run:
     beside: bool = False
     owner: str | None = None
     failures: list[str] = field(default_factory=list)
+    bugs: list[tuple[Bug, datetime, int]] = field(default_factory=list)
+    """Those of the failures that are of an issue, with their times, and the numbers of their transactions."""
 
     @property
     def id(self) -> tuple[int, str]:
         return self.delivery.id, self.name
+
+    @property
+    def reads(self) -> bool:
+        """It calls no handler, but the class of a user's own type, before there are runs of handlers."""
+        return self.name.startswith(READING)
 
     @property
     def unfinished(self) -> bool:
@@ -243,6 +272,10 @@ class Result:
     error: str | None = None
     uncounted: bool = False
     not_before: datetime | None = None
+    bug: str | None = None
+    """What groups the failure with others; None for what is no failure, and for one that may pass."""
+    alone: bool = False
+    """Whether a reading is tried again while nothing else runs."""
 
 
 @dataclass

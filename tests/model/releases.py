@@ -16,6 +16,8 @@ class Lists:
     """The lists of handlers: which was first seen last, and which are waited for no more."""
 
     def __init__(self) -> None:
+        self._waits_since: dict[int, datetime] = {}
+        """Of what came, by its time, later than a clock was set back to: it waits since then."""
         self._handlers: list[Sequence[Handler]] = []
         self._passed: set[tuple[Shared, int]] = set()
 
@@ -26,18 +28,24 @@ class Lists:
             self._handlers.append(handlers)
         return numbers[0] if numbers else len(self._handlers) - 1
 
+    def set_back(self, unread: Iterable[Delivery], now: datetime) -> None:
+        """Note that a clock was set back to this time."""
+        for each in unread:
+            if each.received > now:
+                self._waits_since[each.id] = min(now, self._waits_since.get(each.id, now))
+
     def decides_otherwise(
         self,
         process: Process,
         processes: Collection[Process],
         delivery: Delivery,
-        unread: Collection[Delivery],
+        unread: Collection[tuple[Delivery, datetime]],
         now: datetime,
     ) -> bool:
         """Return whether a process has to leave a delivery to those with a newer list.
 
         It gets something else by that, and has not waited for it for a minute; or something waited, and no
-        process with that list has planned since.
+        process with that list has planned since. What is `unread` waits, and what a due run is to read.
         """
         for number in self._newer(process, processes, now):
             if (process.shared, number) in self._passed:
@@ -45,11 +53,11 @@ class Lists:
             if self._plan_alike(process.handlers, self._handlers[number], delivery):
                 return False  # whatever the lists between the two say
             left = [
-                each.received
-                for each in unread
+                min(since, self._waits_since.get(each.id, since))
+                for each, since in unread
                 if not self._plan_alike(process.handlers, self._handlers[number], each)
             ]
-            if now - min(left) < PATIENCE:
+            if not left or now - min(left) < PATIENCE:
                 return True
             self._passed.add((process.shared, number))
         return False
@@ -77,14 +85,17 @@ class Lists:
     def _plan_alike(ours: Sequence[Handler], theirs: Sequence[Handler], delivery: Delivery) -> bool:
         """Return whether a delivery gets the same by two lists, and so do all that share an order with it."""
         types = {name for each in (*ours, *theirs) for name in each.types if name not in (ANY, UNKNOWN)}
-        types |= {delivery.type} if delivery.known else set()
+        knows = (ours[0].knows, theirs[0].knows)
+        types = types.union(*knows, {delivery.type} if delivery.known else ())
         alike = {name for name in types if _gets(ours, name) == _gets(theirs, name)}
+        alike -= knows[0] ^ knows[1]
         queues = [_types_of(each, types) for each in (*ours, *theirs) if each.ordered_by]
         while beside := {name for queue in queues if not queue <= alike for name in queue & alike}:
             alike -= beside
-        if not delivery.known:
-            return _gets(ours, UNKNOWN) == _gets(theirs, UNKNOWN)
-        return delivery.type in alike
+        unknown_alike = _gets(ours, UNKNOWN) == _gets(theirs, UNKNOWN)
+        if delivery.is_unread:  # it may be of any type
+            return alike == types and unknown_alike
+        return delivery.type in alike if delivery.type in types else unknown_alike
 
 
 def _gets(handlers: Iterable[Handler], event_type: str) -> Gets:
@@ -105,4 +116,4 @@ def _content(handlers: Iterable[Handler]) -> frozenset[object]:
     return frozenset(
         (each.name, frozenset(each.types), frozenset(each.sources), frozenset(each.aliases), each.ordered_by)
         for each in handlers
-    )
+    ) | {each.knows for each in handlers}

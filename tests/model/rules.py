@@ -2,8 +2,8 @@
 
 Times are given, and so is what an engine chooses: which of the due runs a worker claims, whether it renews a
 lease. A choice that the rules do not allow raises Forbidden; all else that follows is computed here. The
-driver lets the real inbox choose, and compares what is stored with what these rules say. What operators do is
-in model.operator_rules.
+driver lets the real inbox choose, and compares what is stored with what these rules say. How an attempt ends
+is in model.attempts, what operators do in model.operator_rules, what issues there are in model.issue_rules.
 
 The pages state the same rules for users: src/billhook/handlers/README.md, inbox/README.md and
 engines/README.md.
@@ -15,18 +15,29 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from model.attempts import UNREADABLE, Attempts
 from model.newest import BY_EVENT, superseded
-from model.records import Claim, Delivery, FormerNames, Handler, Limits, Process, Result, Run, interval_of
+from model.records import (
+    READING,
+    Bug,
+    Claim,
+    Delivery,
+    FormerNames,
+    Handler,
+    Limits,
+    Process,
+    Result,
+    Run,
+    interval_of,
+)
 from model.releases import Lists
 
 LOST = "the worker died, or was silent for longer than BILLHOOK_LEASE_SECONDS"
-INTERRUPTED = "the worker was stopped, and the handler did not return within the grace"
 FORGOTTEN = timedelta(days=1)
 """After this a process that was not seen is known no more, nor that an operator holds it."""
 MOST_UNCOUNTED = 8
-MOST_POSTPONEMENTS = 2
-"""Fewer than they are, so that histories come to the last one."""
-LONGEST_POSTPONEMENT = timedelta(days=31)
+RECENT = timedelta(seconds=1)
+"""A result that is older is stored with the time when it is written."""
 
 
 class Forbidden(Exception):
@@ -38,10 +49,11 @@ def require(allowed: object, text: str, *about: object) -> None:
         raise Forbidden(f"{text}: {', '.join(map(str, about))}")
 
 
-class Rules:
+class Rules(Attempts):
     """All deliveries and runs of one inbox, and the rules by which engines change them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.deliveries: dict[int, Delivery] = {}
         self.runs: dict[tuple[int, str], Run] = {}  # in the order in which they were made
         self.limits: dict[str, Limits] = {}
@@ -49,6 +61,10 @@ class Rules:
         self.former = FormerNames()
         self.lists = Lists()
         self.orphans: set[tuple[int, str, int]] = set()
+        self.settled = 0
+        """How many transactions have written results."""
+        self.deleted: Counter[Bug] = Counter()
+        """The failures of issues that were deleted with what was erased or pruned."""
         self.counted: Counter[tuple[str, str]] = Counter()
         """How often what happened, by event type or handler: each event counts, and stays counted."""
 
@@ -58,7 +74,8 @@ class Rules:
         """Store a delivery: the first of its key is handled, a copy is not stored, a contradiction waits.
 
         A type that differs, or other bytes, is a conflict with the first. All types without a model share
-        one row, which names them; so do copies without a type.
+        one row, which names them; so do copies without a type. Where one has its type in the body, only the
+        bytes decide.
         """
         of_key = {
             each.variant: each
@@ -66,7 +83,10 @@ class Rules:
             if (each.source, each.key) == (new.source, new.key)
         }
         first = of_key.get("")
-        if not new.type:
+        by_bytes = new.in_body or (first is not None and first.in_body)
+        if by_bytes:
+            variant = ""
+        elif not new.type:
             variant = "-"
         elif first is None or first.sent_type == new.type:
             variant = ""
@@ -83,7 +103,7 @@ class Rules:
             if variant not in of_key:
                 return self._store(new, variant, "conflict", first or like)
             like = of_key[variant]
-        if like.sent_type == new.type or new.type in like.also:
+        if by_bytes or like.sent_type == new.type or new.type in like.also:
             return "duplicate"
         if not like.needs_action:
             return "surplus"
@@ -93,7 +113,7 @@ class Rules:
 
     def _store(self, new: Delivery, variant: str, status: str, first: Delivery | None) -> str:
         new.variant, new.conflict_of = variant, first.id if first else None
-        self.counted[new.counted_as, status] += 1
+        self.counted[new.counted_as, status] += not (status == "accepted" and new.is_unread)
         if status != "accepted":
             new.state, new.needs_action = "quarantined", True
         self.deliveries[new.id] = new
@@ -102,30 +122,77 @@ class Rules:
     # Plan
 
     def plan(self, process: Process, deliveries: Sequence[Delivery], now: datetime) -> None:
-        """Make a run for each handler of each delivery, and quarantine what cannot be read."""
-        keys = []
-        unread = [each for each in self.deliveries.values() if each.state == "received"]
+        """Make a run for each handler of each delivery, and quarantine what cannot be read.
+
+        One of a user's own type gets a run that reads it first.
+        """
         for delivery in deliveries:
             require(delivery.state == "received", "planned twice", delivery.id)
             require(not process.held, "planned by one that is held", process.name, delivery.id)
-            otherwise = self.lists.decides_otherwise(process, self.processes, delivery, unread, now)
+            otherwise = self._decides_otherwise(process, delivery, now)
             require(not otherwise, "planned though a newer list decides", process.name, delivery.id)
+        to_handle = []
+        for delivery in deliveries:
+            if delivery.is_unread and delivery.fields is not None:
+                delivery.type, delivery.known = delivery.body_type, delivery.body_known
+                self.counted[delivery.counted_as, "accepted"] += delivery.conflict_of is None
             if delivery.fields is None:
-                delivery.state, delivery.needs_action = "quarantined", True
-                # Of the accepted ones: a conflict, or one without a type, was counted when it was stored.
-                was_accepted = delivery.conflict_of is None and delivery.sent_type != ""
-                self.counted[delivery.counted_as, "quarantined"] += was_accepted
-                continue
-            handlers = [each for each in process.handlers if each.handles(delivery)]
-            delivery.state = "planned" if handlers else "done"
-            for handler in handlers:
-                run = self._new_run(delivery, handler, now)
-                if run.order is not None:
-                    keys.append(run)
-        self._put_in_order(keys, now)
-        self._finish(deliveries)
+                self._quarantine(delivery)
+            elif delivery.type in process.knows:
+                delivery.state = "planned"
+                run = Run(delivery, READING + delivery.type, "due", now)
+                self.runs[run.id] = run
+            else:
+                to_handle.append(delivery)
+        self._make_runs(process, to_handle, now)
         if deliveries:
             self.lists.note_planned(process, now)
+
+    def _decides_otherwise(self, process: Process, delivery: Delivery, now: datetime) -> bool:
+        unread = [(each, each.received) for each in self.deliveries.values() if each.state == "received"]
+        unread += [
+            (run.delivery, run.due)
+            for run in self.runs.values()
+            if run.reads and run.state == "due" and run.due <= now
+        ]
+        return self.lists.decides_otherwise(process, self.processes, delivery, unread, now)
+
+    def _quarantine(self, delivery: Delivery) -> None:
+        delivery.state, delivery.needs_action = "quarantined", True
+        # Of the accepted ones: a conflict, or one without a type, was counted when it was stored.
+        what = "quarantined" if delivery.sent_type else "untyped"
+        was_accepted = delivery.conflict_of is None and (delivery.sent_type != "" or delivery.in_body)
+        self.counted[delivery.counted_as, what] += was_accepted
+
+    def read(self, process: Process, results: Sequence[Result], now: datetime) -> None:
+        """Replace readings by the runs of handlers, or quarantine what its class refuses."""
+        found = []
+        for result in results:
+            run, delivery = result.claim.run, result.claim.run.delivery
+            process.holds.pop(result.claim.id, None)
+            if self.runs.get(run.id) is not run or run.token != result.claim.token or not run.unsettled:
+                continue
+            otherwise = self._decides_otherwise(process, delivery, now)
+            require(not otherwise, "read though a newer list decides", process.name, delivery.id)
+            del self.runs[run.id]
+            run.state = "succeeded"
+            if result.state == UNREADABLE:
+                self._quarantine(delivery)
+            else:
+                found.append(delivery)
+        self._make_runs(process, found, now)
+        if found:
+            self.lists.note_planned(process, now)
+
+    def _make_runs(self, process: Process, deliveries: Sequence[Delivery], now: datetime) -> None:
+        keys = []
+        for delivery in deliveries:
+            handlers = [each for each in process.handlers if each.handles(delivery)]
+            delivery.state = "planned" if handlers else "done"
+            runs = [self._new_run(delivery, handler, now) for handler in handlers]
+            keys += [each for each in runs if each.order is not None]
+        self._put_in_order(keys, now)
+        self._finish(deliveries)
 
     def _new_run(self, delivery: Delivery, handler: Handler, now: datetime) -> Run:
         """Make a run: due, waiting in its order, or discarded as the twin of an earlier one.
@@ -228,6 +295,9 @@ class Rules:
             return "it is not due"
         if process.has_under_way(run):
             return "the process has it under way"
+        if run.reads:
+            otherwise = self._decides_otherwise(process, run.delivery, now)
+            return "a newer list decides" if otherwise else None
         handler = process.find(run)
         others = [each for each in self.processes if each is not process and each.is_alive(now)]
         if handler is None and any(each.find(run) for each in others):
@@ -329,57 +399,13 @@ class Rules:
             require(now <= due <= now + spread, "a suspect is due at another time", run.id, due, now)
         run.state, run.due = "due", now if run.queued else due
 
-    # Call and settle
+    # Settle
 
-    def calls(self, process: Process, claim: Claim) -> bool:
-        """Return whether an attempt calls the handler: not if it is not there, or the run killed before."""
-        handler = process.find(claim.run)
-        return handler is not None and not self._has_killed(process, claim)
-
-    def _has_killed(self, process: Process, claim: Claim) -> bool:
-        most = len(process.waits_of(process.find(claim.run))) + 1
-        return claim.attempt > 1 and claim.attempt - claim.uncounted > most
-
-    def end(
-        self, process: Process, claim: Claim, outcome: str, now: datetime, after: float | None = None
-    ) -> Result:
-        """Return the result of an attempt whose handler returned ("ok"), or raised.
-
-        An exception is retried by the schedule, a "retry" `after` its own time, and a "discard" is no
-        failure. After the last attempt the run is dead. Where the handler is missing the attempt fails, and
-        does not count for the handler. Nor does one that has "put_off" the run to a time, which fails in the
-        end.
-        """
-        handler = process.find(claim.run)
-        waits = process.waits_of(handler)
-        if self._has_killed(process, claim):
-            return Result(claim, "dead", now, error="RuntimeError")
-        if handler is None:
-            if claim.attempt > len(waits):
-                return Result(claim, "dead", now, error="LookupError")
-            due = now + timedelta(seconds=waits[claim.attempt - 1])
-            return Result(claim, "due", now, due, "LookupError", uncounted=True)
-        if outcome == "ok":
-            return Result(claim, "succeeded", now)
-        if outcome == "discard":
-            return Result(claim, "discarded", now, error="discard")
-        if outcome == "put_off" and claim.postponements >= MOST_POSTPONEMENTS:
-            outcome = "PutOffTooOften"
-        if outcome == "put_off":
-            until = now + min(max(timedelta(seconds=after or 0), timedelta(0)), LONGEST_POSTPONEMENT)
-            return Result(claim, "due", now, until, outcome, uncounted=True, not_before=until)
-        number = claim.attempt - claim.uncounted
-        if number > len(waits):
-            return Result(claim, "dead", now, error=outcome)
-        wait = after if outcome == "retry" and after is not None else waits[number - 1]
-        return Result(claim, "due", now, now + timedelta(seconds=wait), outcome)
-
-    def interrupt(self, claim: Claim, now: datetime, lease: timedelta) -> Result:
-        """A stop ends an attempt: it is repeated once the process has surely ended, and never counts."""
-        return Result(claim, "due", now, now + lease, INTERRUPTED, uncounted=True)
-
-    def settle(self, process: Process, results: Sequence[Result], *, limited: bool = True) -> list[bool]:
+    def settle(
+        self, process: Process, results: Sequence[Result], now: datetime, *, limited: bool = True
+    ) -> list[bool]:
         """Write results; one is refused if its run was claimed, replayed or discarded since."""
+        self.settled += 1
         written, again = [], []
         for result in results:
             claim, run = result.claim, result.claim.run
@@ -396,17 +422,22 @@ class Rules:
                 # An attempt that others took for lost, and that ends uncounted, is one.
                 run.uncounted = min(run.uncounted + result.uncounted, claim.attempt)
                 what = "failed" if result.state == "due" else result.state
-                self.counted[run.name, what] += not result.uncounted
-                run.alone = run.queued = run.beside = False
+                self.counted[run.name, what] += not (result.uncounted or run.reads)
+                run.queued = run.beside = False
+                run.alone = result.alone
                 if result.state in ("due", "dead"):
                     run.failures.append(result.error or "")
+                if result.bug is not None:
+                    handler = process.owner_of(run.name)
+                    bug = (handler.name if handler else run.name, result.bug)
+                    at = result.at if now - result.at < RECENT else now
+                    run.bugs.append((bug, at, self.settled))
                 if result.state != "due" or run.newest:
                     again.append(run)
-        now = max((result.at for result in results), default=None)
         settled = [result for result, holds in zip(results, written, strict=True) if holds]
-        if now is not None:
+        if results:
             self._finish(result.claim.run.delivery for result in settled if result.state != "due")
-            self._put_in_order(again, now)
+            self._put_in_order(again, max(result.at for result in results))
         if limited:
             self._count_failures(process, settled)
         return written

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from billhook.clock import Clock
 from billhook.errors import PayloadError
 from billhook.events import (
-    EVENT_TYPES,
     CustomerCreated,
     InvoicePaymentStatusChanged,
     PingTest,
     parse_event,
     sample,
 )
+from billhook.fields import strict_json
 from billhook.inbox import NewDelivery
 
 STATUS, PING, CREATED = (each.__name__ for each in (InvoicePaymentStatusChanged, PingTest, CustomerCreated))
 UNREADABLE = b"{"
+TYPE_FIELD = "about.type"
+KNOWN = frozenset((STATUS, PING, CREATED))
+"""The types of which a receiver knows a class: it may run older code than a worker."""
 _SAMPLES = {each.__name__: sample(each).to_json() for each in (PingTest, CustomerCreated)}
 
 
@@ -37,8 +42,26 @@ class Sender:
         event_type, body = _event(number, kind, more)
         signed = None if number % 11 == 0 else self.clock.now()
         return NewDelivery(
-            *(source, key, event_type, body, "{}", signed, self.clock.now()), known=event_type in EVENT_TYPES
+            *(source, key, event_type, body, "{}", signed, self.clock.now()), known=event_type in KNOWN
         )
+
+    def deliver_in_body(self, number: int, kind: int, more: int) -> tuple[NewDelivery, str]:
+        """Return a delivery of which a field of the body has the type, and that; "" if it cannot be read."""
+        new = self.deliver(number, kind, more)
+        if number % 4 == 0:
+            new = replace(new, event_type=f"Acme{more % 3}", body=b'{"a": 1}')
+        named = new.event_type if new.body != UNREADABLE else ""
+        body = new.body
+        if named and kind % 9:
+            body = strict_json.dumps({**strict_json.loads(new.body), "about": {"type": named}})
+        named = named if kind % 9 else ""  # not there
+        return replace(new, event_type="", body=body, known=False, type_field=TYPE_FIELD), named
+
+    def deliver_own(self, number: int, kind: int, more: int) -> NewDelivery:
+        """Return a delivery of a type that some releases have a class of, or of one that has none."""
+        new = self.deliver(number, kind, more)
+        body = new.body if new.body == UNREADABLE else b'{"a": 1}'
+        return replace(new, event_type=f"Acme{number % 3}", body=body, known=False)
 
 
 def _event(number: int, kind: int, more: int) -> tuple[str, bytes]:
@@ -61,13 +84,11 @@ def _event(number: int, kind: int, more: int) -> tuple[str, bytes]:
     return STATUS, body.encode()
 
 
-def fields_of(new: NewDelivery) -> dict[str, object] | None:
+def fields_of(event_type: str, body: bytes) -> dict[str, object] | None:
     """Return the fields of a delivery that handlers have options about; None if it cannot be read."""
-    if new.body == UNREADABLE:
+    if body == UNREADABLE:
         return None
-    return (
-        _fields(InvoicePaymentStatusChanged.model_validate_json(new.body)) if new.event_type == STATUS else {}
-    )
+    return _fields(InvoicePaymentStatusChanged.model_validate_json(body)) if event_type == STATUS else {}
 
 
 def fields_as(event_type: str, body: bytes) -> dict[str, object] | None:

@@ -1,11 +1,15 @@
-"""What lists and conditions show of the deliveries of the rules."""
+"""What lists, conditions and `billhook status` show of the deliveries of the rules."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections import Counter
+from datetime import datetime, timedelta
 
-from model.records import Delivery
+from model.issue_rules import Issues, is_snoozed
+from model.records import Delivery, Run
 from model.rules import Rules
+
+LONG_WAIT = timedelta(minutes=10)
 
 
 def status(rules: Rules, delivery: Delivery) -> str:
@@ -26,6 +30,42 @@ def waiting_since(rules: Rules, now: datetime) -> datetime | None:
     unread = [each.received for each in rules.deliveries.values() if each.state == "received"]
     due = [run.due for run in rules.runs.values() if run.state == "due" and run.name not in paused]
     return min([*unread[:1], *(moment for moment in due if moment <= now)], default=None)
+
+
+def conditions(rules: Rules, issues: Issues, now: datetime) -> dict[str, bool]:
+    """Return which conditions hold, of some that the rules know all of.
+
+    A dead delivery is none if each of its dead runs failed by an issue that is snoozed.
+    """
+    since = waiting_since(rules, now)
+    dead = [each for each in rules.runs.values() if each.delivery.state == "dead" and each.state == "dead"]
+    return {
+        "dead": any(not is_snoozed(issues, run) for run in dead),
+        "quarantined": any(each.state == "quarantined" for each in rules.deliveries.values()),
+        "paused": any(each.paused for each in rules.limits.values()),
+        "waiting": since is not None and now - since > LONG_WAIT,
+    }
+
+
+def backlogs(rules: Rules, now: datetime) -> dict[str, dict[str, int]]:
+    """Return how many unfinished and dead runs each handler has in which state, by its present name.
+
+    What waits because its handler is limited is counted as waiting here.
+    """
+    found: dict[str, Counter[str]] = {}
+    for run in rules.runs.values():
+        if run.unfinished or run.state == "dead":
+            counter = found.setdefault(rules.former.present(run.name), Counter())
+            counter[_state(rules, run, now)] += 1
+    return {name: dict(counter) for name, counter in found.items()}
+
+
+def _state(rules: Rules, run: Run, now: datetime) -> str:
+    if run.state == "dead" or (run.state == "running" and not run.queued):
+        return run.state
+    if run.state == "due" and run.due > now:
+        return "retrying"
+    return "paused" if run.state != "running" and run.name in _paused(rules) else "waiting"
 
 
 def _paused(rules: Rules) -> set[str]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,10 +19,12 @@ from sqlalchemy import Connection, Dialect, Engine, event
 from billhook.engines import Worker
 from billhook.engines.cycle import Cycle
 from billhook.engines.handler_pool import ClaimedRun, HandlerPool
+from billhook.engines.readers import READERS
 from billhook.engines.suspects import SuspectPolicy
 from billhook.errors import BillhookError, InboxUnavailable
 from billhook.inbox import Inbox
-from model.rules import MOST_POSTPONEMENTS
+from model.attempts import MOST_POSTPONEMENTS
+from model.own_types import know
 
 _TIMED = ("cycle", "dispatcher", "lease_table", "maintenance", "reading", "serial", "suspects", "worker")
 
@@ -134,8 +137,14 @@ class _SteppedCycle(Cycle):
 class SteppedWorker(Worker, _SteppedCycle):
     """The worker itself, but for its threads; `poll` raises what is a defect."""
 
-    def __init__(self, inbox: Inbox, dispatcher: Any, monotonic: Monotonic, **options: Any) -> None:
+    def __init__(
+        self, inbox: Inbox, dispatcher: Any, monotonic: Monotonic, knows: Collection[str], **options: Any
+    ) -> None:
+        """`knows` are the types of the user's own that its release has a class of."""
         super().__init__(inbox, dispatcher, **options)
+        self._knows = knows
+        self.readers = SteppedPool(dispatcher, READERS, self.wake)
+        self._own_readers._pool, self._own_readers.started = self.readers, True
         self._suspects = SuspectPolicy(options["lease_seconds"], options["threads"], monotonic.monotonic)
         self._registration.monotonic = monotonic.monotonic
         self._maintenance.run_if_due = lambda now: 60.0  # the driver does that
@@ -145,14 +154,38 @@ class SteppedWorker(Worker, _SteppedCycle):
     def pool(self) -> SteppedPool:
         return self._handlers  # type: ignore[return-value]
 
+    @property
+    def executing(self) -> list[ClaimedRun]:
+        """What its threads have begun, of handlers and of readers."""
+        return [*self.pool.executing, *self.readers.executing]
+
+    @property
+    def ended(self) -> tuple[list[Any], list[ClaimedRun]]:
+        """What the next poll collects: the results, and what was in a queue until its lease had ended."""
+        pools = (self.pool, self.readers)
+        results = [*self._unsettled, *(each for pool in pools for each in pool._finished)]
+        return results, [each for pool in pools for each in pool._expired]
+
+    def end(self, run: ClaimedRun) -> None:
+        """End what a thread has begun: call its handler, or its type's class."""
+        know(self._knows)
+        (self.pool if run in self.pool.executing else self.readers).end(run)
+
+    def register(self, now: datetime) -> None:
+        """Write that it is alive."""
+        know(self._knows)
+        self._registration.write(now)
+
     def poll(self) -> BillhookError | None:
         """Poll once; return the error of the storage, if it failed."""
+        know(self._knows)
         self.error = None
         self._poll()
         return self._result()
 
     def stop_in_order(self) -> BillhookError | None:
         """Stop as on SIGTERM, with no grace."""
+        know(self._knows)
         self.error = None
         self._drain(0.0)
         return self._result()

@@ -28,6 +28,9 @@ _NUMBERS = {
 }
 """How many numbers a step has, where it is not one."""
 SCENES = 0.05
+ADDED = 0.15
+"""How many of the steps are chosen by a stream of their own: those of ADDED_WEIGHTS, and scenes with them."""
+ADDED_WEIGHTS = {"put_own": 6, "put_in_body": 6, "put_again": 2, "look": 2, "change_issue": 4, "scene": 4}
 WEIGHTS: dict[str, int] = {
     "put": 20,
     "put_batch": 6,
@@ -198,10 +201,95 @@ def _rarest(chance: random.Random, begin: list[Step], one: int, other: int) -> l
     ]
 
 
+def _added(chance: random.Random, driver: Driver) -> Step:
+    """Return a step with a user's own type, a type in the body, or an issue."""
+    name = chance.choices([*ADDED_WEIGHTS], [*ADDED_WEIGHTS.values()])[0]
+    if name == "scene":
+        first, *driver.scene = _added_scene(chance)
+        return first
+    numbers = [chance.randrange(1_000) for _ in range(3)]
+    return (name, *numbers[: {"look": 0}.get(name, 3)])
+
+
+def _added_scene(chance: random.Random) -> list[Step]:
+    """Return some steps in a row about readings, or about an issue."""
+    one, other = chance.sample(range(2), 2)
+    kind, outcome = chance.randrange(2), chance.choice((("retry", 1.0), ("fail", None), ("ok", None)))
+    owns: list[Step] = [("put_own", kind + 3 * each, 1, 1) for each in range(2)]
+    bodies: list[Step] = [("put_in_body", 2 + 6 * each, 2 + kind, 2) for each in range(2)]
+    ended: list[Step] = [("end", 0, *outcome), ("end", 0, "ok", None), ("poll", one)]
+    lost: list[Step] = [("tick", 31.0), ("poll", other), ("tick", 6.0), ("poll", other)]
+    quiet: list[Step] = [("finish", each) for each in (one, other)]
+    died: list[Step] = [("poll", one, None, True), ("restart", one)]
+    same, status = ("put", 302, 1, 1), _status(chance, chance.randrange(2))
+    many: list[Step] = [("put", number, 2, 1) for number in (303, 306, 309, 312)]
+    failed: list[Step] = [
+        ("put", 303, 2, 1),
+        ("poll", one),
+        ("end", 0, "fail", None),
+        ("poll", one),
+        ("look",),
+    ]
+    return chance.choice(
+        (
+            [*quiet, *owns, ("poll", one), *ended, ("tick", 31.0), *quiet],
+            [*quiet, *owns, ("poll", one), *lost, ("end_late", 0, *outcome), ("poll", one), *quiet],
+            [*quiet, *owns, *died, *lost, *died, *lost, *quiet],
+            # Read by a process of a release that is old by the time it writes what it has read.
+            [
+                *quiet,
+                ("roll", other, 0),
+                *owns,
+                ("poll", 0),
+                ("end", 0, "ok", None),
+                ("roll", 1, 1),
+                ("poll", 1),
+            ],
+            [
+                *owns,
+                *bodies,
+                ("roll", 0, 1),
+                ("poll", 1),
+                ("poll", 0),
+                ("roll", 0, 2),
+                ("poll", 0),
+                ("poll", 1),
+            ],
+            # A type gets its class: what has come before is replayed.
+            [("deploy", 0), ("put_own", 1, 1, 1), *quiet, ("deploy", 1), ("replay", 0, 0, 2), *quiet],
+            [("deploy", 2), *bodies, ("discard", 0, 1), ("poll", one), ("replay", 0, 0, 2), *quiet],
+            [*owns, ("poll", one), ("discard", 0, 2), ("replay", 0, 0, 2), *ended, *quiet],
+            # One that is planned late is a twin of the first of two that are within its window.
+            [
+                *(("tick", 61.0), *quiet, same, ("poll", one), ("tick", 31.0), same, ("set_aside",)),
+                *(("tick", 31.0), same, ("poll", one), ("take_back",), ("poll", one), ("poll", other)),
+            ],
+            # Runs of an order wait, and with the next release only the newest counts.
+            [*quiet, ("deploy", 0), *([status] * 3), ("poll", one), ("deploy", 1), *([status] * 2), *quiet],
+            # A former name of an older release is that of another handler now, which is paused.
+            [
+                *(*quiet, ("roll", 0, 1), ("poll", 1), *many, ("poll", 1), ("roll", 0, 2), ("poll", 1)),
+                *(("pause_former", kind), ("finish", 0), ("poll", 0), ("resume_all",)),
+            ],
+            # A suspect that takes longer than a lease, beside others, and dies with its worker.
+            [
+                *(*quiet, status, ("poll", 0), *(("poll", 0, None, True), ("restart", 0))),
+                *(("tick", 31.0), ("poll", 0), ("tick", 6.0), ("poll", 0), ("tick", 20.0), ("poll", 0)),
+                *(("tick", 11.0), *many, ("poll", 0), ("poll", 0), ("poll", 0, None, True), ("restart", 0)),
+                *(("tick", 31.0), ("poll", 0), ("tick", 6.0), ("poll", 0), ("finish", 0), ("poll", 0)),
+            ],
+            [*failed, ("change_issue", 0, 1, 0), *failed, ("tick", 3_600.0), *quiet, ("look",)],
+            [*failed, ("change_issue", 0, 3, 1), *failed, *failed, *quiet, ("tick", 3_600.0), ("look",)],
+        )
+    )
+
+
 def choose(chance: random.Random, driver: Driver) -> Step:
     """Choose the next step: by weight, or the next of a scene that was begun."""
     if driver.scene:
         return driver.scene.pop(0)
+    if driver.more.random() < ADDED:
+        return _added(driver.more, driver)
     if chance.random() < SCENES:
         driver.scene += _scene(chance)
     name = chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0]

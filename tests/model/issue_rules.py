@@ -1,0 +1,114 @@
+"""The rules of issues: failures of one bug are one issue, however many deliveries it concerns.
+
+They are compared with what is wrong whenever a worker looks, or a test does:
+
+    it happens, and is no issue                                        open
+    it happens again after it was resolved                             open again
+    snoozed, its time or its number is over, and something is left     open again
+    open or acknowledged, nothing is left, and for an hour it was not  resolved
+    snoozed for a time that is over, and the same                      resolved
+    resolved for 30 days, and nothing of it is stored                  forgotten
+
+Something is left while a run that failed by it is dead or retried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from model.records import Bug, Run
+from model.rules import Rules
+
+QUIET = timedelta(hours=1)
+KEPT_FOR = timedelta(days=30)
+LONGEST_UNTIL_MORE = timedelta(days=30)
+
+
+@dataclass
+class Issue:
+    """An issue of failures: `subject` is the name that its handler had when it was opened first."""
+
+    subject: str
+    state: str
+    changed: datetime
+    until: datetime | None = None
+    more: int | None = None
+    """Until when it is snoozed, and after how many more failures it comes back."""
+
+    def change(
+        self, state: str, now: datetime, until: datetime | None = None, more: int | None = None
+    ) -> None:
+        """Change the state for an operator; one that is snoozed comes back after 30 days at the latest."""
+        if state == "snoozed" and until is None:
+            until = now + LONGEST_UNTIL_MORE
+        self.state, self.changed, self.until, self.more = state, now, until, more
+
+
+class Issues(dict[Bug, Issue]):
+    """The issues of failures, by their bugs."""
+
+    def update(self, rules: Rules, now: datetime) -> None:  # type: ignore[override]
+        """Open, reopen, resolve and forget issues by what is stored."""
+        failures = failures_of(rules)
+        for bug, (runs, times) in failures.items():
+            issue = self.get(bug)
+            if issue is None:
+                self[bug] = Issue(rules.former.present(runs[-1].name), "open", now)
+            elif issue.state == "resolved":
+                if times[-1] > issue.changed:
+                    issue.change("open", now)
+            elif _is_over(issue, runs, times, now):
+                issue.change("resolved", now)
+            elif issue.state == "snoozed" and _snooze_ended(issue, times, now):
+                issue.change("open", now)
+        for bug in self.keys() - failures.keys():
+            issue = self[bug]
+            if issue.state == "resolved" and issue.changed < now - KEPT_FOR:
+                del self[bug]
+                del rules.deleted[bug]
+            elif issue.state != "resolved" and _is_over(issue, [], [], now):
+                issue.change("resolved", now)
+
+    def shown(self, rules: Rules) -> list[tuple[str, str, str, int, int]]:
+        """Return of each its subject, the error, its state, how often it happened, and to how many runs."""
+        failures = failures_of(rules)
+        found = []
+        for bug, issue in self.items():
+            runs, times = failures.get(bug, ([], []))
+            count = len(times) + rules.deleted[bug]
+            found.append((issue.subject, error_of(bug), issue.state, count, len({*map(id, runs)})))
+        return sorted(found)
+
+
+def error_of(bug: Bug) -> str:
+    """Return the name of the error, without what else tells two bugs of a handler apart."""
+    return bug[1].split()[0]
+
+
+def failures_of(rules: Rules) -> dict[Bug, tuple[list[Run], list[datetime]]]:
+    """Return the runs that failed by each bug, one for each failure, and when, the newest last."""
+    found: dict[Bug, list[tuple[int, Run, datetime]]] = {}
+    for run in rules.runs.values():
+        for bug, at, number in run.bugs:
+            found.setdefault(bug, []).append((number, run, at))
+    ordered = {bug: sorted(each, key=lambda one: one[0]) for bug, each in found.items()}
+    return {bug: ([run for _, run, _ in each], [at for *_, at in each]) for bug, each in ordered.items()}
+
+
+def _is_over(issue: Issue, runs: list[Run], times: list[datetime], now: datetime) -> bool:
+    if issue.state == "snoozed" and issue.until is not None and issue.until > now:
+        return False
+    is_left = any(run.state == "dead" or (run.state in ("due", "running") and run.attempts) for run in runs)
+    return not is_left and (not times or times[-1] <= now - QUIET)
+
+
+def _snooze_ended(issue: Issue, times: list[datetime], now: datetime) -> bool:
+    if issue.until is not None and issue.until <= now:
+        return True
+    return issue.more is not None and len(times) >= issue.more and times[-issue.more] > issue.changed
+
+
+def is_snoozed(issues: Issues, run: Run) -> bool:
+    """Return whether a run has failed by a bug that is snoozed."""
+    return any(bug in issues and issues[bug].state == "snoozed" for bug, *_ in run.bugs)
