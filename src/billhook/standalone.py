@@ -17,16 +17,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from blinker import ANY
-from flask import Flask, Response
-from werkzeug.exceptions import InternalServerError
+from flask import Flask, Response, current_app, request
+from werkzeug.exceptions import InternalServerError, NotFound
 
 from billhook.basics.engine_kinds import ENGINES
 from billhook.basics.file_modes import read_token_file
+from billhook.basics.printable import first_line
 from billhook.errors import ConfigError, Discard
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.extension import ENVIRON, Billhook, get_settings, get_state
 from billhook.handlers import Delivery, Handlers
-from billhook.logs import fields, set_up_logging
+from billhook.logs import LimitedLog, fields, set_up_logging
+from billhook.receiver.blueprint import webhook_routes
 from billhook.settings import from_environ
 from billhook.signals import delivery_accepted, event_signal, handler_ended
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["create_app", "create_asgi_app", "load_handlers"]
 
 logger = logging.getLogger("billhook.standalone")
+_misdirected = LimitedLog(logger, interval_seconds=60.0)
 
 
 def __getattr__(name: str) -> Any:
@@ -77,6 +80,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     app.register_blueprint(hooks.health_blueprint())
     for failure in (MemoryError, InternalServerError):
         app.register_error_handler(failure, _unavailable)
+    app.register_error_handler(NotFound, _report_misdirected)
     if os.isatty(2):  # a person at a terminal waits for a confirmation
         delivery_accepted.connect(_log_accepted, sender=app)
         handler_ended.connect(_log_handled, sender=app)
@@ -96,6 +100,19 @@ def create_asgi_app(environ: Mapping[str, str] | None = None) -> AsgiApp:
 def _unavailable(_: Exception) -> Response:
     """Answer with 503 where a health check fails for want of memory, in whichever place."""
     return Response('{"status": "unavailable"}', 503, content_type="application/json")
+
+
+def _report_misdirected(error: NotFound) -> NotFound:
+    """Log a request that is signed, and for a path of no source: its sender may have a wrong URL."""
+    routes = webhook_routes(current_app)
+    signed_by = [names for one in routes if (names := one.source.scheme.headers)]
+    if request.method == "POST" and any(
+        all(name in request.headers for name in names) for names in signed_by
+    ):
+        paths = " and ".join(sorted({one.path for one in routes}))
+        text = f"a signed request for {first_line(request.path, 200)} was answered 404: "
+        _misdirected.log("misdirected", logging.WARNING, f"{text}deliveries are received at {paths}")
+    return error
 
 
 def _log_accepted(_: Flask, *, delivery_id: int, event_type: str, source: str, key: str) -> None:

@@ -306,6 +306,50 @@ def test_names_are_broken_at_their_dots_alone(open_page):
         assert watched.page.evaluate(BROKEN_NAMES) == [], (width, name)
 
 
+CUT = """
+[...document.querySelectorAll("td.cut:not(.error) > *")].filter((one) => one.checkVisibility()
+    && (one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 4))
+    .map((one) => one.innerText)
+"""
+"""Texts of a list that are cut, but for the errors, which get what the others leave."""
+LONG = """
+const texts = {title: "CurrencyCommitmentUsageCrossed", about: "cus_1042 inv_300712 1249.90",
+               runs: "book_invoice_or_payment dead", error: ERROR};
+const cell = (row, name) => row.querySelector(`td.${name} > *`);
+const rows = [...document.querySelectorAll("tbody tr")];
+const row = rows.find((row) => Object.keys(texts).every((name) => cell(row, name)));
+for (const name in texts) cell(row, name).textContent = texts[name];
+"""
+"""Gives a delivery long names and an ERROR."""
+
+
+def test_the_list_cuts_no_name_and_no_key_where_another_column_has_room(open_page):
+    watched = open_page(bypass_csp=True)
+
+    for error in ("KeyError: 'b'", "no route to host, " * 30):
+        watched.visit("/billhook/deliveries?search=inv_1", width=1280)
+        watched.page.evaluate(LONG.replace("ERROR", json.dumps(error)))
+
+        assert watched.page.evaluate(CUT) == [], error
+        assert watched.overflow() <= 0
+
+
+UNLABELLED = """
+[...document.querySelectorAll(".brief td")].filter((one) => one.checkVisibility()
+    && /^[0-9.,]+( %| m?s)?$/.test(one.innerText.trim())
+    && !getComputedStyle(one, "::before").content.match(/"[a-z]/))
+    .map((one) => one.closest("tr").innerText)
+"""
+
+
+def test_on_a_phone_each_number_has_a_label(open_page):
+    watched = open_page()
+
+    for name in ("overview", "handlers", "workers", "actions", "failures", "hostile delivery"):
+        watched.visit(PAGES[name], width=390)
+        assert watched.page.evaluate(UNLABELLED) == [], name
+
+
 def test_one_box_marks_all_rows_and_without_scripts_it_is_not_shown(open_page):
     watched, plain = open_page(), open_page(java_script_enabled=False)
     for each in (watched, plain):

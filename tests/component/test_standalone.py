@@ -251,6 +251,28 @@ def test_a_group_that_two_modules_show_is_taken_once(here):
     assert len(load_handlers(["shop_hooks_d", "shop_hooks_e"])) == 1
 
 
+def test_a_signed_request_for_a_wrong_path_is_answered_404_and_logged(standalone, caplog, monkeypatch):
+    monkeypatch.setattr(module._misdirected, "kinds", {})
+    app = standalone()
+    wrong = deliver(app, path="/webhooks/biling")
+    after_the_first = caplog.text
+    caplog.clear()
+    others = [
+        deliver(app, path="/webhooks/biling").status_code,  # counted into the next line
+        app.test_client().post("/webhooks/biling").status_code,
+        app.test_client().get("/webhooks/biling").status_code,
+        deliver(app).status_code,
+    ]
+
+    assert wrong.status_code == 404
+    told = (
+        "a signed request for /webhooks/biling was answered 404: deliveries are received at /webhooks/billing"
+    )
+    assert after_the_first.count(told) == 1
+    assert others == [404, 404, 404, 200]
+    assert "404" not in caplog.text
+
+
 FRAME_BYTES = 4_120
 """What one commit of one page adds to the write-ahead log."""
 

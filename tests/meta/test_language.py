@@ -9,6 +9,7 @@ import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from support.inner_words import inner_words
 from support.pages import PAGES
 from support.source import SOURCE, Module, modules
 
@@ -38,19 +39,10 @@ PAGE_PROSE = _any_of(*TURNS, *sorted(NAMES - ONLY_IN_NAMES))
 PROSE = _any_of(*TURNS, "whatever", "is told", *sorted(NAMES - ONLY_IN_NAMES))
 """What no comment, docstring, message or text of the source says."""
 
-INNER = re.compile(
-    r"(?<![\w-])(?:twins?|settle[sd]?|settling|plan(?:s|ned|ning)?|inbox rows?|leases?)(?![\w-])",
-    re.IGNORECASE,
-)
-"""Words of the inside, which a person who reads pages and messages does not need. Options, fields and signals
-that have one in their name are no such words: `--twins`, `twin_of`."""
 _LOUD = {"warning", "error", "exception", "critical"}
 RECORDED = Path(__file__).parents[1] / "component" / "cli" / "recorded"
 _OF_THE_SERVICE = {"api.txt", "refusals.service.txt", "subscribe.txt"}
 """Outputs about the service's plans, which contracts have."""
-_PUBLIC = re.compile(r'"state": "planned"|\'planned\'')
-"""A state that JSON has, and an option takes."""
-
 NO_VERBS = frozenset(
     {
         *("A", "All", "An", "As", "At", "Before", "Both", "Each", "For", "In", "Is", "It", "On", "One"),
@@ -148,12 +140,6 @@ def messages(module: Module) -> Iterator[tuple[int, str]]:
 def _texts(value: ast.expr) -> list[tuple[int, str]]:
     constants = (one for one in ast.walk(value) if isinstance(one, ast.Constant))
     return [(one.lineno, one.value) for one in constants if isinstance(one.value, str)]
-
-
-def inner_words(texts: Iterable[tuple[str, str]]) -> list[str]:
-    """Each word of the inside in these texts, as `place: word`."""
-    found = ((place, _PUBLIC.sub("", text)) for place, text in texts)
-    return [f"{place}: {match[0]}" for place, text in found for match in INNER.finditer(text)]
 
 
 def _lines(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:

@@ -87,7 +87,7 @@ def status(
     """Show how the inbox is: what needs attention, each with the first command to run, and what waits.
 
     All figures are from the inbox, so they cover every process. Counts are of this hour and the 24 hours
-    before it; durations are estimated from counts by step of duration. Refusals are counted within 5 s.
+    before it; durations of many attempts are estimated by steps. Refusals are counted within 5 s.
 
     With thresholds the exit code is 1 if one is crossed, and a line on stderr says which.
 

@@ -65,9 +65,9 @@ def list_(as_json: bool) -> None:
          one.restarts or None, one.running or None, one.threads, _what(one, now))
         for one in found
     ]  # fmt: skip
-    print_table(
-        columns, rows, whole=columns[:-1], cut="what", optional=["pid", "release", "restarts", "what"]
-    )
+    # In a narrow terminal, what a worker runs is on several lines: how long it runs is never cut.
+    optional, spare = ("pid", "release", "restarts", "what"), ("engine", "threads", "uptime")
+    print_table(columns, rows, whole=columns[:-1], optional=optional, spare=spare)
     if disagreement is not None:
         click.echo(printable(disagreement))
 

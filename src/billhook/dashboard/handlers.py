@@ -39,6 +39,7 @@ from billhook.handlers import Handler, RetrySchedule
 from billhook.handlers.options import HEADINGS, in_words
 from billhook.handlers.registered import missing_names, missing_remedy, names_of, types_by_handler
 from billhook.inbox import PausedHandler
+from billhook.inbox.counting.counts import DURATION_BOUNDS
 from billhook.inbox.operating.operations import ReplayResult, later_option
 from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import handler_names
@@ -60,11 +61,14 @@ from billhook.inbox.watching.issues import (
 )
 from billhook.inbox.watching.judgement import condition_of
 from billhook.inbox.watching.occurrences import IssueKind
-from billhook.inbox.watching.overview import HandlerFigures, PeriodFigures, percentile, read_overview
+from billhook.inbox.watching.overview import HandlerFigures, PeriodFigures, read_overview
 from billhook.inbox.watching.snoozes import COUNTED, MOST_MORE
 from billhook.inbox.watching.success import SuccessOverTime, read_success
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 
+_PARTS = (0.95, 0.5)
+_STEPS = ", ".join(map(format_duration, DURATION_BOUNDS[6:10])) + " and so on"
+"""Some of the steps of duration that attempts are counted by."""
 _ISSUE_TONES = {
     IssueState.ACKNOWLEDGED: "accent",
     IssueState.SNOOZED: "quiet",
@@ -346,16 +350,12 @@ def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
 
 
 def _durations_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
-    """Return the chart of how long attempts took: p50 before p95."""
-    rows = [
-        (
-            f"{one.at:{RANGES[name].label}}",
-            [percentile(one.durations, part) or 0.0 for part in (0.95, 0.5)],
-        )
-        for one in periods
-    ]
+    """Return the chart of how long attempts took: p50 before p95. It says so where they are estimated."""
+    rows = [(f"{one.at:{RANGES[name].label}}", [one.took(part) or 0.0 for part in _PARTS]) for one in periods]
     series = (Series("p95", "quiet"), Series("p50", "accent"))
-    unit = f"of the attempts of {RANGES[name].each} (UTC)"
+    unit = f"half (p50) and 95 % (p95) of the attempts of {RANGES[name].each} (UTC) took no longer"
+    if any(one.is_estimated for one in periods):
+        unit += f"; estimated from numbers by steps: {_STEPS}"
     return bar_chart("Duration", series, rows, overlaid=True, show=format_duration, unit=unit)
 
 

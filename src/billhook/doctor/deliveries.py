@@ -23,6 +23,7 @@ from billhook.events.inspection import Unlisted, event_source, unlisted
 from billhook.fields import strict_json
 from billhook.handlers.registered import missing_names, missing_remedy
 from billhook.inbox.operating.subscriptions import list_subscriptions
+from billhook.inbox.reading.deliveries import summaries, with_runs
 from billhook.signing.source import DEFAULT_SOURCE
 
 if TYPE_CHECKING:
@@ -209,14 +210,19 @@ def about_time_outs(setup: Setup) -> Iterator[Finding]:
 
 
 def about_types(setup: Setup) -> Iterator[Finding]:
-    """Name the types that arrived and have no handler."""
-    arrived = Counter(each.event_type for each in setup.sample if each.event_type)
-    lost = [
-        f"{shown_type(name)} ({count})"
-        for name, count in arrived.most_common()
-        if not setup.handlers.names(name)
-    ]
-    if lost and setup.handlers.count():
+    """Name the types that have no handler, with the number of deliveries that got none.
+
+    What was handled before the handler was removed is not counted.
+    """
+    types = {each.event_type for each in setup.sample if each.event_type}
+    without = {name for name in types if not setup.handlers.names(name)}
+    if not without or not setup.handlers.count():
+        return
+    ids = [each.delivery_id for each in setup.sample if each.event_type in without]
+    found = with_runs(setup.inbox, summaries(setup.inbox, ids))
+    arrived = Counter(one.summary.event_type for one in found if not one.runs)
+    lost = [f"{shown_type(name)} ({count})" for name, count in arrived.most_common()]
+    if lost:
         yield Finding(
             "warning", "type-unhandled", f"deliveries arrived of types without a handler: {_listed(lost)}",
             "they are stored and marked as done, and nothing happens",

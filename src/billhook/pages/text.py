@@ -10,7 +10,7 @@ import json
 import re
 from datetime import UTC, datetime
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _KEPT = "\n\t"
 _CODE = re.compile(r"`([^`]+)`")
+_WORD_ENDS = re.compile(r"(?<=_)(?=[^_])|(?<=[a-z])(?=[A-Z])")
+_LONGEST_PART = 24
 _LONG = 1e15
 """Numbers from here on are written with an exponent."""
 _DEEPEST = 20
@@ -61,9 +63,15 @@ def show_invisible(text: object) -> Markup:
 
 
 def show_name(text: object) -> Markup:
-    """Return a dotted name as `show_invisible` does; a line may end behind each of its dots."""
-    parts = map(show_invisible, re.split(r"(?<=\.)", str(text)))
-    return Markup('<span class="name">{}</span>').format(Markup("<wbr>").join(parts))
+    """Return a dotted name as `show_invisible` does; a line may end behind each of its dots.
+
+    In a part that is longer than a line of a phone it may also end behind underscores, and between words that
+    begin with a capital.
+    """
+    parts = re.split(r"(?<=\.)", str(text))
+    words = (_WORD_ENDS.split(part) if len(part) > _LONGEST_PART else [part] for part in parts)
+    shown = map(show_invisible, chain.from_iterable(words))
+    return Markup('<span class="name">{}</span>').format(Markup("<wbr>").join(shown))
 
 
 def show_code(text: object) -> Markup:

@@ -14,7 +14,7 @@ import billhook
 from billhook import Handlers, Source
 from billhook.doctor.inbox import _COUNTED, _OTHER_CHECKS, _WORDS, condition_codes
 from billhook.errors import InboxUnavailable
-from billhook.events import Event, InvoiceApproved, InvoicePaymentStatusChanged, sample
+from billhook.events import Event, InvoiceApproved, InvoicePaymentStatusChanged, PingTest, sample
 from billhook.events.base import _registered
 from billhook.extension import get_state
 from billhook.fields import strict_json
@@ -363,6 +363,22 @@ def test_what_arrives_for_no_handler_is_a_finding(shop):
     deliver(app, b"{}", "PingTest")
 
     assert examine(app)["type-unhandled"]["what"].endswith("types without a handler: PingTest (1)")
+
+
+def test_of_a_type_whose_handler_is_gone_only_what_got_none_is_counted(shop):
+    before, after = Handlers(), Handlers()
+    before.on(PingTest, name="answer", timeout_seconds=30)(lambda event: None)
+    after.on(InvoiceApproved, name="approve", timeout_seconds=30)(lambda event: None)
+    with_it, without = shop(handlers=[before]), shop(handlers=[after])
+    for number in range(3):
+        deliver(with_it, b"{}", "PingTest", message_id=f"handled-{number}")
+    get_state(with_it).handle_due()
+    handled = examine(without)
+    deliver(without, b"{}", "PingTest", message_id="missed")
+    get_state(without).handle_due()
+
+    assert "type-unhandled" not in handled
+    assert examine(without)["type-unhandled"]["what"].endswith("types without a handler: PingTest (1)")
 
 
 def test_sources_that_share_a_secret_are_a_finding(shop):

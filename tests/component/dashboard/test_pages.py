@@ -16,6 +16,7 @@ from billhook.events.customers import ContractCreated
 from billhook.inbox import RunPlan, WorkerRecord
 from billhook.inbox.operating.subscriptions import remember, terms_of
 from billhook.inbox.reading.deliveries import details
+from billhook.inbox.watching import overview
 from billhook.inbox.watching.issue_updates import update_issues
 from support.apps import deliver
 from support.dashboard import PAGES
@@ -399,6 +400,19 @@ def test_a_handler_has_a_page_of_what_waits_its_durations_issues_and_options(sit
     )
     assert "ordered by invoice_id" in " ".join(made.text("handler?name=shop.mail&range=30d").split())
     assert made.get("handler?name=shop.other").status_code == 404
+
+
+def test_the_chart_of_durations_says_where_they_are_estimated(site, monkeypatch):
+    made = site()
+    made.deliver()
+
+    exact = made.text("handler?name=shop.book")
+    monkeypatch.setattr(overview, "FEW_CALLS", 0)
+    estimated = made.text("handler?name=shop.book")
+
+    assert "half (p50) and 95 % (p95) of the attempts of a minute (UTC) took no longer" in exact
+    steps = "; estimated from numbers by steps: 100 ms, 200 ms, 500 ms, 1 s and so on"
+    assert (steps in exact, steps in estimated) == (False, True)
 
 
 def test_a_handler_that_is_not_loaded_is_known_by_its_runs(site):

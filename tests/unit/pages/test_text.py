@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -17,6 +18,7 @@ from billhook.pages.text import (
     render_markdown,
     show_code,
     show_invisible,
+    show_name,
     time_element,
 )
 from support.timeouts import scaled
@@ -30,6 +32,17 @@ def test_a_duration_has_at_most_two_units():
         (200, "3 min 20 s"), (3_600, "1 h"), (63_360, "17 h 36 min"), (187_200, "2 d 4 h"),
     ):  # fmt: skip
         assert format_duration(seconds) == shown
+
+
+def test_a_name_may_be_broken_behind_dots_and_a_part_that_is_long_between_its_words():
+    def lines(name):
+        return unescape(re.sub(r"</?(?:span|bdi)[^>]*>", "", show_name(name))).split("<wbr>")
+
+    assert lines("shop.mail_all.sendReceipt") == ["shop.", "mail_all.", "sendReceipt"]
+    assert lines("shop.book_invoice_or_failed__payment") == [
+        "shop.", "book_", "invoice_", "or_", "failed__", "payment",
+    ]  # fmt: skip
+    assert lines("InvoicePaymentStatusChanged") == ["Invoice", "Payment", "Status", "Changed"]
 
 
 def test_a_size():

@@ -8,7 +8,7 @@ by hour and the rows above the watermark (see billhook.inbox.counting.counts).
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -145,6 +145,19 @@ class PeriodFigures:
     """The accepted deliveries of each type."""
     durations: Counter[int] = field(default_factory=Counter)
     """The attempts by step of duration; see `percentile`."""
+    calls: list[float] = field(default_factory=list)
+    """How many seconds each attempt took, in order; of some or none where the inbox has many."""
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether what `took` returns is estimated: not every attempt is among the `calls`."""
+        return self.durations.total() - self.durations[NO_DURATION] > len(self.calls)
+
+    def took(self, part: float) -> float | None:
+        """Return the seconds that this part of the attempts did not exceed; None without an attempt."""
+        if self.is_estimated or not self.calls:
+            return percentile(self.durations, part)
+        return _part_of(self.calls, part)
 
 
 class RefusedSince(NamedTuple):
@@ -172,7 +185,7 @@ def read_overview(inbox: Inbox, now: datetime) -> Overview:
             at=now,
             since=since,
             types=_types(counts, seen),
-            handlers=_handlers(counts, _durations(connection, counts, since)),
+            handlers=_handlers(counts, _calls(connection, counts, since)),
             refused=refused,
             refused_seconds=seconds,
             last_at=max(seen.values(), default=None),
@@ -216,7 +229,11 @@ def read_periods(
         ("hour", "event_type", "what", "cause") if handlers is None else ("hour", "handler", "what", "bucket")
     )
     by_minute = step < timedelta(hours=1)
-    counts = inbox.read_counts(*labels, since=since, only=only, by_minute=by_minute)
+    calls: dict[str, list[_Call]] = {}
+    with inbox.database.read() as connection:
+        counts = read_counts(connection, inbox.known_types, labels, since, only, by_minute=by_minute)
+        if handlers is not None:
+            calls = _calls(connection, counts, since)
     periods = [PeriodFigures(since + step * number) for number in range(-((since - until) // step))]
     for key, sums in counts.items():
         if key.hour < until and (handlers is None or key.handler in handlers):
@@ -227,6 +244,10 @@ def read_periods(
                 period.refused[key.cause] += sums.number
             elif key.what == Counted.ACCEPTED:
                 period.by_type[key.event_type] += sums.number
+    for name in calls.keys() & set(handlers or ()):
+        for ended_at, seconds in calls[name]:
+            if ended_at < until:
+                insort(periods[(ended_at - since) // step].calls, seconds)
     return periods
 
 
@@ -311,29 +332,40 @@ def _types(counts: Counts, seen: Mapping[str, datetime]) -> list[TypeFigures]:
 
 
 # The same calls that are counted: see billhook.inbox.counting.counts.
-_CALLS = TextOfTables("""
-    SELECT handler, duration_seconds FROM $run
+_CALLS = (
+    TextOfTables("""
+    SELECT handler, finished_at AS ended_at, duration_seconds FROM $run
     WHERE finished_at >= :since AND duration_seconds IS NOT NULL
     UNION ALL
-    SELECT run.handler, failure.duration_seconds FROM $failure JOIN $run ON run.id = run_id
+    SELECT run.handler, failed_at, failure.duration_seconds FROM $failure JOIN $run ON run.id = run_id
     WHERE failed_at >= :since AND retried = 1 AND failure.duration_seconds IS NOT NULL
     LIMIT :at_most
-""").bindparams(bindparam("since", type_=UtcDateTime))
+""")
+    .bindparams(bindparam("since", type_=UtcDateTime))
+    .columns(ended_at=UtcDateTime)
+)
 
 
-def _durations(connection: Connection, counts: Counts, since: datetime) -> dict[str, list[float]]:
-    """Return the durations of each handler's calls in seconds, in order; only where all have few."""
+class _Call(NamedTuple):
+    """A call of a handler: when it ended, and after how many seconds."""
+
+    ended_at: datetime
+    seconds: float
+
+
+def _calls(connection: Connection, counts: Counts, since: datetime) -> dict[str, list[_Call]]:
+    """Return the calls of each handler since a time; only where all handlers have few."""
     calls: Counter[str] = Counter()
     for key, sums in counts.items():
         if key.handler and key.bucket != NO_DURATION:
             calls[key.handler] += sums.number
     if not 0 < calls.total() <= FEW_CALLS:
         return {}
-    found: defaultdict[str, list[float]] = defaultdict(list)
-    for handler, seconds in connection.execute(_CALLS, {"since": since, "at_most": FEW_CALLS + 1}):
-        found[handler].append(seconds)
+    found: defaultdict[str, list[_Call]] = defaultdict(list)
+    for handler, *call in connection.execute(_CALLS, {"since": since, "at_most": FEW_CALLS + 1}):
+        found[handler].append(_Call(*call))
     # Of a handler whose calls are not all there any more, or stand under a former name, the steps are better.
-    return {name: sorted(each) for name, each in found.items() if len(each) == calls[name]}
+    return {name: each for name, each in found.items() if len(each) == calls[name]}
 
 
 def _part_of(durations: Sequence[float], part: float) -> float:
@@ -341,13 +373,14 @@ def _part_of(durations: Sequence[float], part: float) -> float:
     return durations[ceil(part * len(durations)) - 1]
 
 
-def _handlers(counts: Counts, durations: Mapping[str, Sequence[float]]) -> list[HandlerFigures]:
+def _handlers(counts: Counts, calls: Mapping[str, Sequence[_Call]]) -> list[HandlerFigures]:
     numbers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     steps: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for key, sums in counts.items():
         if key.handler:
             numbers[key.handler][key.what] += sums.number
             steps[key.handler][key.bucket] += sums.number
+    durations = {name: sorted(one.seconds for one in each) for name, each in calls.items()}
     return [
         HandlerFigures(
             name,

@@ -3163,11 +3163,11 @@ FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[])
 --> billhook_issue: billhook_issue_pkey
 
--- watching/overview.py _durations
-SELECT handler, duration_seconds FROM billhook.run
+-- watching/overview.py _calls
+SELECT handler, finished_at AS ended_at, duration_seconds FROM billhook.run
     WHERE finished_at >= %(since)s::TIMESTAMP WITH TIME ZONE AND duration_seconds IS NOT NULL
     UNION ALL
-    SELECT run.handler, failure.duration_seconds FROM billhook.failure JOIN billhook.run ON run.id = run_id
+    SELECT run.handler, failed_at, failure.duration_seconds FROM billhook.failure JOIN billhook.run ON run.id = run_id
     WHERE failed_at >= %(since)s::TIMESTAMP WITH TIME ZONE AND retried = 1 AND failure.duration_seconds IS NOT NULL
     LIMIT %(at_most)s
 --> failure: failure_run_id_idx

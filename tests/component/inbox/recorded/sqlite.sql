@@ -3519,11 +3519,11 @@ WHERE billhook_issue.fingerprint = ? AND billhook_issue.state IN (SELECT value F
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- watching/overview.py _durations
-SELECT handler, duration_seconds FROM run
+-- watching/overview.py _calls
+SELECT handler, finished_at AS ended_at, duration_seconds FROM run
     WHERE finished_at >= ? AND duration_seconds IS NOT NULL
     UNION ALL
-    SELECT run.handler, failure.duration_seconds FROM failure JOIN run ON run.id = run_id
+    SELECT run.handler, failed_at, failure.duration_seconds FROM failure JOIN run ON run.id = run_id
     WHERE failed_at >= ? AND retried = 1 AND failure.duration_seconds IS NOT NULL
     LIMIT ?
 --> SEARCH run USING INDEX run_finished_at_idx (finished_at>?)

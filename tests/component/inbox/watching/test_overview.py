@@ -219,3 +219,26 @@ def test_minutes_are_read_from_the_newest_rows(inbox, monkeypatch):
     newest = minutes()
     assert [one.counted[Counted.ACCEPTED] for one in newest] == [0, 0, 1]
     assert newest[0].counted[Counted.FAILED] == 1
+
+
+def test_durations_of_an_hour_are_those_of_its_attempts_where_these_are_few_and_else_estimated(
+    inbox, monkeypatch
+):
+    for key, state, seconds in (
+        ("a", RunState.SUCCEEDED, 0.30),
+        ("b", RunState.DUE, 0.32),
+        ("c", RunState.SUCCEEDED, 0.48),
+        ("d", RunState.DISCARDED, None),  # without a call
+    ):
+        plan(inbox, put(inbox, key), "h")
+        run(inbox, state, seconds, due_at=NOON + 9 * HOUR if state is RunState.DUE else None)
+
+    def took():
+        before, hour = read_periods(inbox, NOON - HOUR, NOON + HOUR, HOUR, handlers=["h"])
+        assert (before.is_estimated, before.took(0.5)) == (False, None)
+        return hour.is_estimated, hour.took(0.5), hour.took(0.95)
+
+    assert took() == (False, pytest.approx(0.32), pytest.approx(0.48))
+    monkeypatch.setattr(overview, "FEW_CALLS", 2)
+    # All three are in the step from 0.2 to 0.5 s.
+    assert took() == (True, pytest.approx(0.35), pytest.approx(0.485))
