@@ -149,6 +149,17 @@ def test_a_worker_that_stops_does_not_poll_for_runs_that_it_leaves(running):
     assert pause > 1.0
 
 
+def test_a_worker_that_stops_records_that_it_plans_nothing_more(running, monkeypatch):
+    """Others need not wait for it until its handlers have returned."""
+    worker, recorded = get_state(running(Handlers(), start_now=False)).worker(THREADS), []
+    monkeypatch.setattr(worker._registration, "stopping", lambda: recorded.append(1))
+
+    worker._drain(1.0)
+    worker.close()
+
+    assert recorded == [1]
+
+
 def test_a_worker_whose_inbox_is_closed_waits_for_no_handler(running):
     """It could not write the result, and would use a processor until the end of its grace."""
     may_end = threading.Event()
