@@ -56,6 +56,7 @@ from billhook.inbox.watching.occurrences import (
     QUARANTINED,
     IssueKind,
     quarantine_id,
+    quarantine_reason,
 )
 
 RESOLVES_ITSELF = "The issue resolves itself when none of its runs is dead or retried, after an hour of quiet"
@@ -89,7 +90,8 @@ class Issue:
     are dead or how many deliveries are quarantined. `deliveries` is how many stored deliveries that concerns,
     with the newest as `examples`. `identifiers` say what each of these is about, by its id.
 
-    `newest_error` is the newest failure's, in full: `title` leaves out what differs between two.
+    `newest_error` is the newest failure's, in full, or why the newest delivery is quarantined: `title` leaves
+    out what differs between two.
     `is_left` says whether a run or a delivery of it is dead, quarantined or not finished; False if resolved.
     """
 
@@ -419,6 +421,7 @@ def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[
         times, ids = [row.received_at for row in rows], [row.id for row in rows]
         count = deliveries = len(rows)
         is_left = bool(rows)
+        newest_error = quarantine_reason(rows[0].error) if rows else None
     else:
         if one.kind is IssueKind.DEAD:
             at, of_it, deleted = (

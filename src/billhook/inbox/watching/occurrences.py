@@ -160,7 +160,7 @@ def occurrences(
             dead[name] = max(finished_at, dead.get(name, finished_at))
     found += [_occurrence(IssueKind.DEAD, name, "runs are dead", at) for name, at in dead.items()]
     for row in reversed(connection.execute(QUARANTINED, most).all()):  # the newest of a reason last
-        reason = without_ids(_reason(row.error))
+        reason = without_ids(quarantine_reason(row.error))
         its_id = quarantine_id(row)
         found.append(Occurrence(its_id, IssueKind.QUARANTINE, row.event_type, reason, None, row.received_at))
     known = any(each.kind is IssueKind.KILLER and each.last_at > now - REPORTED_FOR for each in found)
@@ -240,13 +240,14 @@ def workers_gone_since(connection: Connection, now: datetime) -> datetime | None
     return max(stopped_at, came_at) if came_at is not None and now - came_at > OLD else None
 
 
-def _reason(error: str | None) -> str:
+def quarantine_reason(error: str | None) -> str:
+    """Return why a delivery is quarantined, by its stored error."""
     return str(parse_error(error or "quarantined")["error"])
 
 
 def quarantine_id(row: Any) -> str:
     """Return the fingerprint of a quarantined delivery's reason."""
-    return fingerprint(row.event_type, f"{IssueKind.QUARANTINE}\n{without_ids(_reason(row.error))}")
+    return fingerprint(row.event_type, f"{IssueKind.QUARANTINE}\n{without_ids(quarantine_reason(row.error))}")
 
 
 def occurrences_in_figures(inbox: Inbox, now: datetime) -> dict[str, Occurrence]:

@@ -365,7 +365,8 @@ def test_quarantine_is_an_issue_for_each_reason(inbox):
 
     first, second = sorted(of_kind(inbox, IssueKind.QUARANTINE), key=lambda one: -one.count)
     assert (first.title, first.count, first.examples) == ("the body of … is not valid: amount", 2, (two, one))
-    assert (second.title, second.count) == ("the body is not JSON", 1)
+    assert (first.heading, first.newest_error) == ("the body of m2 is not valid: amount",) * 2
+    assert (second.title, second.heading, second.count) == ("the body is not JSON", "the body is not JSON", 1)
     assert list(failing_delivery_ids(inbox, first)) == [[one, two]]
 
 
