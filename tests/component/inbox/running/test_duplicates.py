@@ -6,8 +6,8 @@ import pytest
 
 from billhook.inbox import ContentKey, DeliveryFilter, RunOptions, RunPlan, UncalledRun
 from billhook.inbox.operating.operations import ReplayResult, replay
+from billhook.inbox.postgres.dialect import PostgresDialect
 from billhook.inbox.reading.deliveries import count, details, page
-from billhook.inbox.tables import locks
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.races import Meanwhile, only_postgres
 from support.runs import at
@@ -200,7 +200,10 @@ def test_one_of_two_concurrent_plans_finds_the_content_duplicate(inbox, where):
 
 @only_postgres
 def test_without_the_identity_lock_both_content_duplicates_would_be_handled(inbox, where, monkeypatch):
-    monkeypatch.setattr(locks, "lock_order", lambda *_: None)
+    hold = PostgresDialect.hold
+    monkeypatch.setattr(
+        PostgresDialect, "hold", lambda own, *to: None if to[1] == "order" else hold(own, *to)
+    )
 
     with pytest.raises(AssertionError, match="due"):
         test_one_of_two_concurrent_plans_finds_the_content_duplicate(inbox, where)
