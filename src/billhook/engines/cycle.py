@@ -278,7 +278,7 @@ class Cycle:
         lists = self._lists
         if poll.suspect:
             suspect = transaction.claim_suspect(
-                poll.now, poll.leased_until, poll.only, poll.next_times, lists.may_claim
+                poll.now, poll.leased_until, poll.only, poll.next_times, lists.may_claim, lists.may_call
             )
             claims = [] if suspect is None else [suspect]
         else:

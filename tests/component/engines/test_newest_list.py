@@ -17,7 +17,7 @@ from billhook.inbox.watching.issue_updates import update_issues
 from billhook.inbox.watching.issues import list_issues
 from billhook.inbox.watching.judgement import Facts, judge
 from support.apps import deliver, inbox_at
-from support.engines import inbox_of, plan, runs, send, states
+from support.engines import inbox_of, plan, plan_and_claim, runs, send, states
 from support.inbox_view import rows, value
 from support.processes import until
 
@@ -232,6 +232,26 @@ def test_a_run_of_a_type_that_only_a_newer_process_calls_is_left_to_it(releases,
 
     assert get_state(old).handle_due() == 0
     assert get_state(new).handle_due() == 1
+
+
+def test_a_lost_run_of_a_type_that_only_a_newer_process_calls_is_left_to_it(
+    releases, worker_of, frozen_clock
+):
+    both = Handlers()
+    both.on(PingTest, CustomerCreated, name="note")(lambda event: None)
+    old, new = releases(handlers_of([], "note"), both)
+    send(old, 1, "CustomerCreated")
+    plan_and_claim(new, "a worker that dies", frozen_clock.now())
+    frozen_clock.advance(seconds=31)
+    worker = worker_of(old)
+    worker._poll_once()  # its lease has ended
+
+    for _ in range(3):
+        frozen_clock.advance(seconds=6)
+        record_alive(new, frozen_clock)
+        worker._poll_once()
+
+    assert runs(old, "state, attempts, runs_alone") == [("due", 1, 1)]
 
 
 def test_after_a_minute_without_a_plan_those_that_are_there_plan_and_an_issue_says_so(

@@ -409,6 +409,7 @@ class InboxTransaction:
         only: int | None = None,
         times: NextTimes | None = None,
         which: Callable[[str], bool] = every_name,
+        may_call: Callable[[str, str], bool] | None = None,
     ) -> Claim | None:
         """Claim one due suspect, of a handler that the caller may claim: it is run while nothing else is.
 
@@ -420,6 +421,9 @@ class InboxTransaction:
         capacities = self._capacities([*filter(which, times.suspects)], 1, now, None)
         held = self.held - self._settling
         rows = claims.find_suspect(self.connection, capacities, now, only, held)
+        while rows and may_call is not None and not may_call(rows[0].handler, rows[0].event_type):
+            held = held | {Lease(rows[0].run_id, rows[0].token)}  # another process has it: the next one
+            rows = claims.find_suspect(self.connection, capacities, now, only, held)
         for claim in self._mark_running(rows, now, leased_until):
             self.steps.append("claim")
             return claim

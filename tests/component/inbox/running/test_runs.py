@@ -217,6 +217,24 @@ def test_a_suspect_lost_beside_others_does_not_count_and_is_claimed_last(inbox):
     assert [(one.delivery.key, one.attempt, one.uncounted) for one in found] == [("k1", 3, 0), ("k0", 3, 2)]
 
 
+def test_a_suspect_is_left_to_those_who_call_its_handler_for_its_type_and_the_next_is_claimed(inbox, where):
+    planned_many(inbox, 2)
+    claim(inbox)
+    claim_others(inbox, seconds=31)
+    change(where, "UPDATE delivery SET event_type = 'Acme' WHERE key = 'k0'")
+    found = []
+
+    def may_call(handler, event_type):
+        return (handler, event_type) == ("a", "PingTest")
+
+    for _ in range(2):
+        with inbox.transaction("loop") as transaction:
+            found.append(transaction.claim_suspect(at(31), at(61), may_call=may_call))
+
+    assert [one and one.delivery.key for one in found] == ["k1", None]
+    assert claim_suspect(inbox, seconds=31).delivery.key == "k0"
+
+
 def test_of_suspects_the_one_with_the_fewest_attempts_that_count_is_claimed_first(inbox, where):
     planned_many(inbox, 2)
     claim(inbox)
