@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 from billhook.basics.concurrency import reset_in_child, unique_process_name
 from billhook.basics.engine_kinds import INLINE
@@ -163,7 +164,9 @@ class NewestList:
         Returns also whether another read may find deliveries that this process plans.
         """
         types, self._has_looked = self.types, False
-        self._readings = {name: at for name, at in times.due.items() if is_reading(name)}
+        # Those that were lost with their workers are read again like the others.
+        due = sorted((*times.due.items(), *times.suspects.items()), key=itemgetter(1), reverse=True)
+        self._readings = {name: at for name, at in due if is_reading(name)}
         # Without unread deliveries it is not known; only what is to be read goes by it then.
         is_newest = (
             not self._readings if unread.newest_list is None else unread.newest_list <= (self.number or 0)

@@ -477,6 +477,23 @@ def test_a_reading_is_left_to_the_newest_though_nothing_else_waits(
     assert [get_state(app).handle_due() for app in (old, new)] == [0, 2]
 
 
+def test_a_reading_that_was_lost_with_its_worker_is_left_to_the_newest_too(
+    releases, worker_of, order, frozen_clock
+):
+    old, new = releases(handlers_of([], "note", of=order), handlers_of([], "note", "second", of=order))
+    deliver(old, b"{}", "Order", message_id="msg_1")
+    plan_and_claim(new, "a worker that dies", frozen_clock.now())
+    frozen_clock.advance(seconds=31)
+    worker = worker_of(old)
+    worker._poll_once()  # its lease has ended
+    frozen_clock.advance(seconds=6)
+    record_alive(new, frozen_clock)
+
+    worker._poll_once()
+
+    assert runs(old, "handler, state, attempts, runs_alone") == [("reading Order", "due", 1, 1)]
+
+
 def test_a_reading_that_waits_for_a_minute_for_the_newest_is_read_by_those_that_are_there(
     releases, order, frozen_clock
 ):
