@@ -48,7 +48,7 @@ class Issue:
 class Issues(dict[Bug, Issue]):
     """The issues of failures, by their bugs."""
 
-    def update(self, rules: Rules, now: datetime) -> None:  # type: ignore[override]
+    def look(self, rules: Rules, now: datetime) -> None:
         """Open, reopen, resolve and forget issues by what is stored."""
         failures = failures_of(rules)
         for bug, (runs, times) in failures.items():

@@ -148,7 +148,7 @@ class Operators:
         """Open, reopen and resolve issues, as workers do every few seconds."""
         now = self.clock.now()
         update_issues(self.front, now, with_figures=False)
-        self.issues.update(self.rules, now)
+        self.issues.look(self.rules, now)
 
     def change_issue(self, number: int, how: int, more: int) -> None:
         """Acknowledge, resolve or snooze an issue, the only one with its subject and error."""

@@ -32,6 +32,16 @@ def count(app, state):
     return number
 
 
+def worker_of_slow_runs(running, number):
+    """A worker beside so many deliveries, and the event that its handler waits for."""
+    may_end = threading.Event()
+    handlers = handling(lambda event: may_end.wait(60), name="h")
+    state = get_state(running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300))
+    for one in range(number):
+        state.inbox.put(incoming(f"m{one}"))
+    return state.worker(THREADS), may_end
+
+
 def runs_claimed_while_slow(running) -> int:
     """The most that are claimed at once, of 60 runs that end one by one; the other workers' share is due."""
     handlers, may_end = Handlers(), threading.Semaphore(0)
@@ -91,11 +101,7 @@ def test_the_window_follows_the_runs_that_finish_between_two_commits():
 
 def test_the_window_shrinks_when_a_lease_has_to_be_renewed(running):
     """Handlers are slow then, and other workers can claim what this one would only hold."""
-    may_end = threading.Event()
-    handlers = handling(lambda event: may_end.wait(60), name="h")
-    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
-    get_state(app).inbox.put(incoming("m"))
-    worker = get_state(app).worker(THREADS)
+    worker, may_end = worker_of_slow_runs(running, 1)
     worker._poll()
     worker._leases.window, worker._leases._renew_at = 64, 0.0
 
@@ -107,12 +113,7 @@ def test_the_window_shrinks_when_a_lease_has_to_be_renewed(running):
 
 
 def test_at_a_renewal_a_worker_keeps_as_many_queued_runs_as_ended_since_the_last_one(running):
-    may_end = threading.Event()
-    handlers = handling(lambda event: may_end.wait(60), name="h")
-    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
-    for number in range(5):
-        get_state(app).inbox.put(incoming(f"m{number}"))
-    worker = get_state(app).worker(THREADS)
+    worker, may_end = worker_of_slow_runs(running, 5)
     worker._leases.window = 5
     worker._poll()
     until(lambda: worker._handlers._queue.qsize() == 5 - THREADS)
@@ -162,11 +163,7 @@ def test_a_worker_that_stops_records_that_it_plans_nothing_more(running, monkeyp
 
 def test_a_worker_whose_inbox_is_closed_waits_for_no_handler(running):
     """It could not write the result, and would use a processor until the end of its grace."""
-    may_end = threading.Event()
-    handlers = handling(lambda event: may_end.wait(60), name="h")
-    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
-    get_state(app).inbox.put(incoming("m"))
-    worker = get_state(app).worker(THREADS)
+    worker, may_end = worker_of_slow_runs(running, 1)
     worker._poll()
     held = len(worker._leases.runs)
     worker.detach()
@@ -457,11 +454,7 @@ def test_a_worker_polls_at_once_after_a_full_batch_and_after_claims_that_leave_c
 
 def test_after_a_claim_of_one_run_a_worker_polls_at_once_too(running):
     """Another may be due: a claim takes few of each handler."""
-    may_end = threading.Event()
-    handlers = handling(lambda event: may_end.wait(60), name="h")
-    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300)
-    get_state(app).inbox.put(incoming("m"))
-    worker = get_state(app).worker(THREADS)
+    worker, may_end = worker_of_slow_runs(running, 1)
 
     pauses = [worker._poll() for _ in range(2)]
     may_end.set()
