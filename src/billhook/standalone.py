@@ -103,7 +103,10 @@ def _unavailable(_: Exception) -> Response:
 
 
 def _report_misdirected(error: NotFound) -> NotFound:
-    """Log a request that is signed, and for a path of no source: its sender may have a wrong URL."""
+    """Log a request with a signature's headers for a path of no source: its sender may have a wrong URL.
+
+    The signature is not verified: no source says by which secret.
+    """
     routes = webhook_routes(current_app)
     signed_by = [names for one in routes if (names := one.source.scheme.headers)]
     if request.method == "POST" and any(

@@ -184,9 +184,9 @@ class NewestList:
         live = self._inbox.live_lists(now)
         self._has_looked, self.wants_look = True, False
         self._others = [each for each in live if each.number != self.number]
-        self._stalled = {
-            each.number: self._stalled[each.number] for each in live if each.number in self._stalled
-        }
+        numbers = {each.number for each in live}
+        self._stalled = {number: at for number, at in self._stalled.items() if number in numbers}
+        self._ahead = {number: found for number, found in self._ahead.items() if number in numbers}
         types = EVERY_TYPE
         passed: list[tuple[LiveList, TypeFilter]] = []
         for each in live:
