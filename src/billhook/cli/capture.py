@@ -41,7 +41,8 @@ _LONGEST_LINE: Final = 1_024
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SECONDS: Final = 10.0
 """How long a client has for its whole request."""
-_CONNECTIONS: Final = 16
+_CONNECTIONS: Final = 1_000
+"""Each has a thread while it is open: with fewer, those that send nothing would keep others waiting."""
 _MIB: Final = 1024 * 1024
 
 
