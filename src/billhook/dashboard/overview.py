@@ -30,7 +30,8 @@ from billhook.inbox.watching.overview import Overview, PeriodFigures, read_overv
 from billhook.inbox.watching.success import SuccessOverTime, read_success
 from billhook.pages.charts import Bars, Sparkline, sparkline
 
-_CAUSES = 5
+_CAUSE_TONES = ("warn", "bad", "violet", "rose")
+"""Those of the most frequent causes of refusals; all others share one."""
 """The most causes of refusals that are shown separately, the most frequent first."""
 _HANDLERS = 12
 """How many handlers are shown: those that matter most. The others are on their page."""
@@ -122,11 +123,11 @@ def _place(condition: Condition) -> tuple[str, str]:
 
 def _received_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
     causes = sum((period.refused for period in periods), Counter[str]())
-    shown = [cause for cause, _ in causes.most_common(_CAUSES)]
-    tones = {"accepted": "good", "duplicate": "quiet", "conflict": "strong"}
-    tones |= {f"refused: {cause}": "warn" for cause in shown}
+    shown = [cause for cause, _ in causes.most_common(len(_CAUSE_TONES))]
+    tones = {"accepted": "good", "duplicate": "quiet", "conflict": "accent"}
+    tones |= {f"refused: {cause}": tone for cause, tone in zip(shown, _CAUSE_TONES, strict=False)}
     if len(causes) > len(shown):
-        tones["refused: other causes"] = "warn"
+        tones["refused: other causes"] = "strong"
     if RANGES[name].step == MINUTE:
         tones = {"accepted": "good"}
     rows = []

@@ -38,7 +38,7 @@ class Rectangle(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One kind of number in a chart: its name, and a tone: good, bad, warn, quiet or accent."""
+    """One kind of number in a chart: its name, and a tone, which the style sheet has a colour for."""
 
     name: str
     tone: str

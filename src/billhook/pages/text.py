@@ -25,6 +25,8 @@ _KEPT = "\n\t"
 _CODE = re.compile(r"`([^`]+)`")
 _WORD_ENDS = re.compile(r"(?<=_)(?=[^_])|(?<=[a-z])(?=[A-Z])")
 _LONGEST_PART = 24
+_LONG_NAME = re.compile(rf"[\w.]{{{_LONGEST_PART + 1},}}")
+_PART_ENDS = re.compile(r"(?<=[._])(?=[^\W_])")
 _LONG = 1e15
 """Numbers from here on are written with an exponent."""
 _DEEPEST = 20
@@ -51,15 +53,20 @@ def show_invisible(text: object) -> Markup:
     r"""Return text from outside as HTML: isolated from the reading direction of what surrounds it.
 
     Each character that could not be seen is written as \x1b in an element of its own, so that it cannot be
-    mistaken for a backslash that was sent.
+    mistaken for a backslash that was sent. A line may end within a long name, behind a dot or an underscore.
     """
     shown = Markup("").join(
-        escape("".join(characters))
+        Markup(_LONG_NAME.sub(_with_breaks, escape("".join(characters))))  # noqa: S704 - escaped
         if visible
         else Markup('<span class="invisible">{}</span>').format(printable("".join(characters)))
         for visible, characters in groupby(str(text), lambda each: printable(each, _KEPT) == each)
     )
     return Markup("<bdi>{}</bdi>").format(shown)
+
+
+def _with_breaks(name: re.Match[str]) -> str:
+    """Return a name of escaped text with the places where a line may end; no entity has a dot in it."""
+    return _PART_ENDS.sub("<wbr>", name[0])
 
 
 def show_name(text: object) -> Markup:

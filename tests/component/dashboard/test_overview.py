@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import update
 
 from billhook.clock import FrozenClock
+from billhook.dashboard.overview import _received_chart
 from billhook.events import EVENT_TYPES
 from billhook.inbox import WorkerRecord
 from billhook.inbox.running.leases import LOST
@@ -16,6 +18,7 @@ from billhook.inbox.tables.records import fingerprint
 from billhook.inbox.tables.schema import failure
 from billhook.inbox.watching.issue_updates import update_issues
 from billhook.inbox.watching.issues import IssueState, change_issue, list_issues
+from billhook.inbox.watching.overview import PeriodFigures
 from support.apps import deliver
 from support.signing import OTHER_SECRET
 
@@ -98,6 +101,21 @@ def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
     assert '<svg class="level" width="100%" height="12" role="img" aria-label="waiting 1">' in page
     assert re.search(r"shop\.book 1 19 min ago", " ".join(at_noon.text("").replace("waiting 1", "").split()))
     assert "refused: mismatch" in page
+
+
+def test_each_frequent_cause_of_refusals_has_a_colour_of_its_own():
+    causes = Counter(mismatch=9, stale=8, unsigned=7, method=6, size=2, encoding=1)
+    hour = PeriodFigures(NOON, refused=causes)
+
+    chart = _received_chart("24h", [hour])
+
+    assert [(series.name, series.tone) for series in chart.series[3:]] == [
+        ("refused: mismatch", "warn"), ("refused: stale", "bad"), ("refused: unsigned", "violet"),
+        ("refused: method", "rose"), ("refused: other causes", "strong"),
+    ]  # fmt: skip
+    tones = [series.tone for series in chart.series]
+    assert sorted(tones) == sorted({*tones})
+    assert chart.rows[0][1][-1] == 3
 
 
 def test_a_handler_that_kills_workers_is_nothing_wrong_with_the_workers_that_run(at_noon):

@@ -281,7 +281,10 @@ def test_a_body_is_read_with_meanings_and_marks_what_no_model_lists(site):
         made.get(f"deliveries/{number}").text,
         re.DOTALL,
     )
-    found = {" ".join(re.sub(r"<[^>]+>", " ", text).split()): bool(marked) for marked, text in rows}
+    found = {
+        " ".join(re.sub(r"<[^>]+>", " ", text.replace("<wbr>", "")).split()): bool(marked)
+        for marked, text in rows
+    }
 
     assert found["contractId con_2001 Id of the contract."] is False
     assert found["customer.integrationEntities[0].syncStatus Synced Synchronization status."] is False

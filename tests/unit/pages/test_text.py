@@ -85,6 +85,15 @@ def test_a_character_that_cannot_be_seen_differs_from_a_backslash_that_was_sent(
     assert shown == '<bdi>a<span class="invisible">\\u202e</span>\\u202e&lt;</bdi>'
 
 
+def test_a_long_name_within_a_text_may_be_broken_behind_dots_and_underscores():
+    shown = show_invisible("Handler shop.mail.send_receipt_to_payer failed. See shop.mail.send & <b>.")
+
+    assert shown == (
+        "<bdi>Handler shop.<wbr>mail.<wbr>send_<wbr>receipt_<wbr>to_<wbr>payer failed. "
+        "See shop.mail.send &amp; &lt;b&gt;.</bdi>"
+    )
+
+
 def test_what_stands_between_backticks_is_code():
     assert show_code("run `a<b` now, `") == (
         "<bdi>run </bdi><code><bdi>a&lt;b</bdi></code><bdi> now, `</bdi>"
