@@ -1,12 +1,13 @@
 """Whether an inbox stays as fast and as small while as many deliveries leave it as come.
 
-    python tests/bench/churn.py [--rounds 20] [--rows 100000] [--only sqlite postgresql] [--json FILE]
+    python tests/bench/churn.py [--rounds 20] [--rows 100000] [--kept 0] [--only sqlite postgresql]
 
 Each round is 40 days after the last one by its rows' times: ROWS deliveries are stored by 16 threads and
 handled by `billhook worker`, while another process prunes those of the last round as a worker does. The
 first tenth is stored before it starts, which gives the p99 of an accept without pruning. Autovacuum is as the
-server has it. Sizes are those of deliveries and runs with their indexes, and of SQLite's file. At the end the
-medians of the last five rounds are compared with those of rounds 2 to 6. SQLite has half the ROWS.
+server has it. KEPT finished deliveries of a week ago are there from the beginning, and stay. Sizes are those
+of deliveries and runs with their indexes, and of SQLite's file. At the end the medians of the last five
+rounds are compared with those of 2 to 6. SQLite has half the ROWS.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from engines import worker_beside
 from measuring import BODY, DATABASES, at_once, inbox_at, options, places, save
-from size import THREADS, size_of
+from size import THREADS, fill, size_of
 from sqlalchemy import text
 
 from billhook.engines.maintenance import Maintenance, MaintenanceOptions
@@ -36,14 +37,15 @@ Figures = dict[str, float]
 
 def main() -> None:
     """Measure and print."""
-    given = options(__doc__, rounds=20, rows=100_000, only=DATABASES)
+    given = options(__doc__, rounds=20, rows=100_000, kept=0, only=DATABASES)
     figures: dict[str, list[Figures]] = {}
     for name, place in places(given.only).items():
         rows = given.rows // 2 if name == "sqlite" else given.rows
         figures[name] = []
         with inbox_at(place) as (inbox, url):
+            fill(inbox, url, given.kept)
             for number in range(given.rounds):
-                figures[name].append(churn(inbox, url, rows, DAYS * (given.rounds - number)))
+                figures[name].append(churn(inbox, url, rows, DAYS * (given.rounds - number), given.kept))
                 shown = ", ".join(f"{what} {value:,.6g}" for what, value in figures[name][-1].items())
                 print(f"{name} round {number + 1}: {shown}", flush=True)
                 save(given, figures)
@@ -59,8 +61,8 @@ def report(name: str, rounds: Sequence[Figures]) -> None:
         print(f"{name} {what}: {ratio:.2f} of rounds 2 to 6; median of all {middle:,.6g}")
 
 
-def churn(inbox: Inbox, url: str, rows: int, days_ago: int) -> Figures:
-    """Store and handle the rows of `days_ago`, while older ones are pruned."""
+def churn(inbox: Inbox, url: str, rows: int, days_ago: int, kept: int) -> Figures:
+    """Store and handle the rows of `days_ago`, while older ones are pruned, but the first `kept`."""
     at = datetime.now(UTC) - timedelta(days=days_ago)
     spawn = multiprocessing.get_context("spawn")
     stopped, begun = spawn.Event(), spawn.Event()
@@ -78,7 +80,7 @@ def churn(inbox: Inbox, url: str, rows: int, days_ago: int) -> Figures:
         handled = (first - left) / (time.perf_counter() - started)
         while unfinished(inbox, 1):
             time.sleep(0.05)
-    while has_older(inbox, at - timedelta(days=1)):
+    while has_older(inbox, at - timedelta(days=1), kept):
         time.sleep(0.1)
     stopped.set()
     pruner.join()
@@ -118,10 +120,11 @@ def unfinished(inbox: Inbox, limit: int) -> int:
         return int(connection.execute(text(f"SELECT count(*) FROM ({some}) AS few")).scalar_one())
 
 
-def has_older(inbox: Inbox, at: datetime) -> bool:
-    """Return whether deliveries of earlier rounds are left; their ids are the lowest."""
+def has_older(inbox: Inbox, at: datetime, kept: int) -> bool:
+    """Return whether deliveries of earlier rounds are left; their ids are the lowest behind those kept."""
+    oldest = f"SELECT received_at FROM delivery WHERE id > {kept} ORDER BY id LIMIT 1"
     with inbox.database.read() as connection:
-        first = connection.execute(text("SELECT received_at FROM delivery ORDER BY id LIMIT 1")).scalar()
+        first = connection.execute(text(oldest)).scalar()
     return first is not None and str(first) < str(at)
 
 
