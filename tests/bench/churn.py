@@ -3,11 +3,11 @@
     python tests/bench/churn.py [--rounds 20] [--rows 100000] [--kept 0] [--only sqlite postgresql]
 
 Each round is 40 days after the last one by its rows' times: ROWS deliveries are stored by 16 threads and
-handled by `billhook worker`, while another process prunes those of the last round as a worker does. The
-first tenth is stored before it starts, which gives the p99 of an accept without pruning. Autovacuum is as the
-server has it. KEPT finished deliveries of a week ago are there from the beginning, and stay. Sizes are those
-of deliveries and runs with their indexes, and of SQLite's file. At the end the medians of the last five
-rounds are compared with those of 2 to 6. SQLite has half the ROWS.
+handled by `billhook worker`, while another process prunes those of the last round as a worker does. The first
+tenth is stored before it starts, which gives the p99 of an accept without pruning. Autovacuum is as the
+server has it. With KEPT, so many finished deliveries are there from the beginning, as of rounds before, and
+the oldest are pruned. Sizes are those of deliveries and runs with their indexes, and of SQLite's file. At the
+end the medians of the last five rounds are compared with those of 2 to 6. SQLite has half the ROWS.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from pathlib import Path
 
 from engines import worker_beside
 from measuring import BODY, DATABASES, at_once, inbox_at, options, places, save
-from size import THREADS, fill, size_of
+from size import THREADS, size_of
 from sqlalchemy import text
 
 from billhook.engines.maintenance import Maintenance, MaintenanceOptions
 from billhook.inbox import Inbox, NewDelivery
+from support import query_plans
+from support.inbox_view import change, place_of
 
 DAYS = 40
 """Between two rounds: more than the 30 days of deliveries and the 7 of keys."""
@@ -43,9 +45,10 @@ def main() -> None:
         rows = given.rows // 2 if name == "sqlite" else given.rows
         figures[name] = []
         with inbox_at(place) as (inbox, url):
-            fill(inbox, url, given.kept)
+            kept = given.kept // rows
+            fill(inbox, url, rows, [DAYS * each for each in range(given.rounds + kept, given.rounds, -1)])
             for number in range(given.rounds):
-                figures[name].append(churn(inbox, url, rows, DAYS * (given.rounds - number), given.kept))
+                figures[name].append(churn(inbox, url, rows, DAYS * (given.rounds - number), DAYS * kept))
                 shown = ", ".join(f"{what} {value:,.6g}" for what, value in figures[name][-1].items())
                 print(f"{name} round {number + 1}: {shown}", flush=True)
                 save(given, figures)
@@ -61,12 +64,27 @@ def report(name: str, rounds: Sequence[Figures]) -> None:
         print(f"{name} {what}: {ratio:.2f} of rounds 2 to 6; median of all {middle:,.6g}")
 
 
-def churn(inbox: Inbox, url: str, rows: int, days_ago: int, kept: int) -> Figures:
-    """Store and handle the rows of `days_ago`, while older ones are pruned, but the first `kept`."""
+def fill(inbox: Inbox, url: str, rows: int, days_ago: Sequence[int]) -> None:
+    """Store as many finished deliveries as a round has, of each of these times."""
+    where, now = place_of(url), datetime.now(UTC)
+    for days in days_ago:
+        key, at = f"'{days}-' || n || '-{secrets.token_hex(8)}'", now - timedelta(days=days)
+        query_plans.fill(
+            where, rows, body=BODY.decode(), at=at, key=key, signed_at=f"'{at:%Y-%m-%d %H:%M:%S.%f}'"
+        )
+    if days_ago and inbox.database.schema:
+        change(where, "VACUUM ANALYZE delivery, run")
+        change(where, "CHECKPOINT")
+
+
+def churn(inbox: Inbox, url: str, rows: int, days_ago: int, kept_days: int) -> Figures:
+    """Store and handle the rows of `days_ago`, while those older by more than `kept_days` are pruned."""
     at = datetime.now(UTC) - timedelta(days=days_ago)
     spawn = multiprocessing.get_context("spawn")
     stopped, begun = spawn.Event(), spawn.Event()
-    pruner = spawn.Process(target=prune, args=(url, days_ago + DAYS / 2, begun, stopped), daemon=True)
+    pruner = spawn.Process(
+        target=prune, args=(url, days_ago + kept_days + DAYS / 2, begun, stopped), daemon=True
+    )
     pruner.start()
     _, alone = put(inbox, rows // 10, at)
     begun.set()
@@ -80,7 +98,7 @@ def churn(inbox: Inbox, url: str, rows: int, days_ago: int, kept: int) -> Figure
         handled = (first - left) / (time.perf_counter() - started)
         while unfinished(inbox, 1):
             time.sleep(0.05)
-    while has_older(inbox, at - timedelta(days=1), kept):
+    while has_older(inbox, at - timedelta(days=kept_days + 1)):
         time.sleep(0.1)
     stopped.set()
     pruner.join()
@@ -120,11 +138,10 @@ def unfinished(inbox: Inbox, limit: int) -> int:
         return int(connection.execute(text(f"SELECT count(*) FROM ({some}) AS few")).scalar_one())
 
 
-def has_older(inbox: Inbox, at: datetime, kept: int) -> bool:
-    """Return whether deliveries of earlier rounds are left; their ids are the lowest behind those kept."""
-    oldest = f"SELECT received_at FROM delivery WHERE id > {kept} ORDER BY id LIMIT 1"
+def has_older(inbox: Inbox, at: datetime) -> bool:
+    """Return whether deliveries of earlier rounds are left; their ids are the lowest."""
     with inbox.database.read() as connection:
-        first = connection.execute(text(oldest)).scalar()
+        first = connection.execute(text("SELECT received_at FROM delivery ORDER BY id LIMIT 1")).scalar()
     return first is not None and str(first) < str(at)
 
 
