@@ -173,7 +173,7 @@ SCENES = {
     "a deployment lacks a handler": Scene(
         deploy_lacks_a_handler,
         "no process has dun any more, and 3 deliveries of PaymentFailed got no handler",
-        (("workers", "worker"), ("runbook workers-disagree", "--without-handler")),
+        (("failures", "no process has dun any more"), ("failures show ISSUE", "--without-handler dun")),
     ),
     "a worker is held and forgotten": Scene(
         worker_is_held_and_forgotten, "the only worker is held, and starts no run",

@@ -48,7 +48,7 @@ def conditions() -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for one in CONDITIONS:
         notified = "yes" if one.is_notified else "no"
-        command = f"`billhook {one.first_command(one.subject)}`"
+        command = f"`billhook {one.first_command('HANDLER')}`"
         alert = f"`{one.alert}`" if one.alert else ""
         yield _row(f"`{one.name}`", one.severity, one.holds, notified, command, f"`{one.runbook}`", alert)
 

@@ -21,6 +21,7 @@ EXEMPT = {
         "start one: billhook worker",
         "`billhook capture --to FOLDER`",
         "`billhook workers` says where",
+        "`billhook actions` says who holds it",
     ],
 }
 

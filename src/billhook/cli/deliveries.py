@@ -365,7 +365,7 @@ def _next(run: RunDetails, limited: str) -> str | None:
     """Return when the next attempt is due; `limited` where the limit of the handler decides."""
     if run.not_before is not None and run.state in (RunState.DUE, RunState.WAITING):
         return f"not before {format_time(run.not_before)}"
-    if run.state not in (RunState.DUE, RunState.RUNNING):
+    if run.state != RunState.DUE:
         return None
     if run.due_at is None:
         return None if run.paused else limited

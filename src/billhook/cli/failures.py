@@ -278,7 +278,7 @@ def _what(one: Issue) -> str:
 
 def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, str | None]]:
     """Return what is known of an issue, by name; None where it has no such fact."""
-    label = "event type" if one.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE) else "handler"
+    label = "event type" if one.subject_is_type else "handler"
     times = attempts = blocks = deliveries = None
     if one.first_at is not None and one.last_at is not None:
         times = f"{format_ago(one.first_at, now)}, {format_ago(one.last_at, now)}"

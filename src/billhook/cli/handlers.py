@@ -25,6 +25,7 @@ from billhook.handlers.registered import missing_names, types_by_handler
 from billhook.inbox import Inbox, PausedHandler
 from billhook.inbox.reading.deliveries import handler_names
 from billhook.inbox.running.limits import find_paused
+from billhook.inbox.watching.disagreements import LeftOut, read_not_called
 from billhook.inbox.watching.handler_backlogs import HandlerBacklog, read_handler_backlogs
 from billhook.inbox.watching.success import SuccessOverTime, read_success
 
@@ -66,6 +67,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     backlogs: dict[str, HandlerBacklog] = {}
     waiting: dict[str, str] = {}
     success: dict[str, SuccessOverTime] = {}
+    not_called: Sequence[LeftOut] = ()
     with suppress(BillhookError), open_inbox() as inbox, inbox.database.read() as connection:
         now = inbox.now()
         found = read_handler_backlogs(connection, now, handler_limits(connected))
@@ -73,6 +75,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
         backlogs = {one.name: one for one in found}
         waiting = {one.name: backlog_text(one, now) for one in found}
         success = read_success(inbox, now)
+        not_called = read_not_called(connection, now)
     by_name, unhandled = types_by_handler(connected, UNKNOWN)
     concerned = [name for name, one in backlogs.items() if one.unfinished or one.dead]
     missing = missing_names(connected, concerned) if by_name else []
@@ -94,6 +97,8 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
         )
     if not as_json:
         say_paused(paused.values())
+        for one in not_called:
+            say(printable(one.text))
         for name in missing:
             say(printable(missing_handler(backlogs[name]).line))
     if require_all:

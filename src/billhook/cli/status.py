@@ -153,6 +153,8 @@ def _print(inbox: Inbox, overview: Overview, judgement: Judgement, *, details: b
     _print_section(("Needs attention", "first command"), problems)
     if judgement.unjudged or not problems:
         click.echo(printable(judgement.all_well))
+    for one in judgement.refusals[:1] if not problems else ():
+        click.echo(f"first command: {program()} {one.condition.first_command(one.subject)}")
     _print_section(("", "now", ""), _now_rows(overview), "now")
     states = [*HandlerBacklog("").states, "oldest due", "through"]
     backlogs = [

@@ -73,13 +73,14 @@ def list_(as_json: bool) -> None:
 
 
 def _what(one: ListedWorker, now: datetime) -> str | None:
-    """Return the oldest run of a worker, and how many others it has claimed."""
+    """Return the oldest run of a worker, and how many others it runs and has claimed."""
     if not one.runs:
         return None
-    first, waiting = one.runs[0], one.claimed - one.running
+    first, others, waiting = one.runs[0], one.running - 1, one.claimed - one.running
     since = "" if first.started_at is None else f", since {format_ago(first.started_at, now)}"
-    more = f"; {waiting:,} more are claimed" if waiting else ""
-    return f"{first.handler} of delivery {first.delivery_id}{since}{more}"
+    more = f", and {others:,} more" if others > 0 else ""
+    claimed = f"; {waiting:,} more are claimed" if waiting else ""
+    return f"{first.handler} of delivery {first.delivery_id}{since}{more}{claimed}"
 
 
 @workers.command(short_help="Have workers start no run.")

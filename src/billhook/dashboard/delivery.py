@@ -10,11 +10,11 @@ from billhook.dashboard.body import read_body
 from billhook.dashboard.context import DashboardContext, describe, read_until, replay_batches, tone
 from billhook.dashboard.deliveries import parse_id, read_filter_form
 from billhook.engines.resend import resend
-from billhook.errors import ConfigError, PayloadError
+from billhook.errors import ConfigError, PayloadError, Retry
 from billhook.fields.model import describe_details
 from billhook.inbox.operating.operations import discard, empty_log, erase
 from billhook.inbox.operating.postpone import postpone
-from billhook.inbox.reading.deliveries import RunDetails
+from billhook.inbox.reading.deliveries import FailureDetails, RunDetails
 from billhook.inbox.reading.handler_shares import known_issues
 from billhook.inbox.reading.searches import neighbours, related_deliveries
 from billhook.pages.charts import Lane, Mark, lane_chart
@@ -63,7 +63,9 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
 
 def _marks(run: RunDetails) -> list[Mark]:
     marks = [
-        Mark(one.failed_at, "warn", f"attempt {one.attempt} failed at {format_time(one.failed_at)}")
+        Mark(one.failed_at, "quiet", f"put off by its handler at {format_time(one.failed_at)}")
+        if _is_put_off(one)
+        else Mark(one.failed_at, "warn", f"attempt {one.attempt} failed at {format_time(one.failed_at)}")
         for one in run.failures
     ]
     if marks and run.state == "dead":
@@ -73,6 +75,11 @@ def _marks(run: RunDetails) -> list[Mark]:
     if run.state == "due" and run.due_at is not None:
         marks.append(Mark(run.due_at, "accent", f"next attempt at {format_time(run.due_at)}", open=True))
     return marks
+
+
+def _is_put_off(attempt: FailureDetails) -> bool:
+    """Return whether a handler asked to be called again, which is no failure."""
+    return attempt.issue is None and attempt.error.partition(":")[0] == Retry.__name__
 
 
 def send_body(context: DashboardContext, delivery_id: int) -> Response:

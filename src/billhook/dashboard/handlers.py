@@ -44,6 +44,7 @@ from billhook.inbox.operating.operations import ReplayResult, later_option
 from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import handler_names
 from billhook.inbox.reading.handler_shares import first_release, read_share
+from billhook.inbox.watching.disagreements import read_not_called
 from billhook.inbox.watching.handler_backlogs import HandlerBacklog, read_handler_backlogs
 from billhook.inbox.watching.issue_hours import by_hour
 from billhook.inbox.watching.issue_updates import resolves_text
@@ -287,6 +288,8 @@ class HandlerRow(NamedTuple):
     success: SuccessOverTime
     backlog: HandlerBacklog | None
     paused: PausedHandler | None
+    not_called: str | None
+    """Why it gets no deliveries, where processes lack it."""
 
     @property
     def reads(self) -> bool:
@@ -336,6 +339,8 @@ def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
     figures = {one.name: one for one in overview.handlers}
     backlogs = {one.name: one for one in overview.handler_backlogs}
     success = read_success(context.inbox, context.now)
+    with context.inbox.database.read() as connection:
+        not_called = {one.name: one.text for one in read_not_called(connection, context.now)}
     stored = {*handler_names(context.inbox), *paused, *figures, *backlogs}
     others = missing_names(context.state.handlers, stored)
     readings = filter(is_reading, stored)
@@ -345,7 +350,7 @@ def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
         every = len(types) == len(EVENT_TYPES) + 1
         shown = ["all"] if every else types
         of_it = figures.get(name), success.get(name, SuccessOverTime()), backlogs.get(name), paused.get(name)
-        rows.append(HandlerRow(name, handler, shown, *of_it))
+        rows.append(HandlerRow(name, handler, shown, *of_it, not_called.get(name)))
     return rows, unhandled
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox.counting.counts import OTHER_TYPES, ROWS_READ, Counted
 from billhook.inbox.watching.conditions import Facts, number_text
 from billhook.inbox.watching.handler_backlogs import HandlerBacklog
-from billhook.inbox.watching.judgement import Condition, judge
+from billhook.inbox.watching.judgement import Condition, HeldCondition, judge
 from billhook.inbox.watching.overview import Overview, PeriodFigures, read_overview
 from billhook.inbox.watching.success import SuccessOverTime, read_success
 from billhook.pages.charts import Bars, Sparkline, sparkline
@@ -48,9 +48,10 @@ class TypeRow(NamedTuple):
     silent: bool
 
 
-_OF_WORKERS = ("crash-loop", "hanging", "held", "left-out", "lost-worker", "no-worker")
+_OF_WORKERS = ("crash-loop", "hanging", "lost-worker", "no-worker")
 _PLACES: dict[str, tuple[str, str, dict[str, Any]]] = {
     **dict.fromkeys(_OF_WORKERS, ("workers", ".workers", {})),
+    "held": ("actions", ".actions", {}),
     "not-stored": ("requests", ".overview", {"_anchor": "received"}),
     "paused": ("handlers", ".handlers", {}),
     "quarantined": ("quarantined deliveries", ".deliveries", {"state": "quarantined"}),
@@ -74,10 +75,8 @@ def show_overview(context: DashboardContext) -> Response:
         "overview.html",
         overview=overview,
         accepted=number_text(accepted, ROWS_READ) if name == "1h" else f"{accepted:,}",
-        troubles=[
-            (one.text, one.condition.first_command(one.subject), *_place(one.condition))
-            for one in judgement.problems
-        ],
+        troubles=_with_places(judgement.problems),
+        refusals=_with_places(judgement.refusals),
         all_well=judgement.all_well,
         tones={one.condition.name: SEVERITY_TONES[one.condition.severity] for one in judgement.problems},
         worst=SEVERITY_TONES[judgement.worst] if judgement.worst else "good",
@@ -112,6 +111,11 @@ def _handler_glances(context: DashboardContext, overview: Overview) -> list[Hand
     return sorted(
         rows, key=lambda row: (row.backlog is None, 1.0 if (rate := row.success.day.rate) is None else rate)
     )
+
+
+def _with_places(holding: Iterable[HeldCondition]) -> list[tuple[str, str, str, str]]:
+    """Return of each its text, the first command, and the name and the URL of its page."""
+    return [(one.text, one.condition.first_command(one.subject), *_place(one.condition)) for one in holding]
 
 
 def _place(condition: Condition) -> tuple[str, str]:

@@ -166,9 +166,9 @@ CHECKS = (
         well=lambda _: f"{len(CONDITIONS)} conditions judged: none of them holds for the set-up",
     ),
     Check("handlers", about_handlers, _ALL),
-    Check("names", about_missing, reads_inbox=True, well=lambda _: "what waits has its handler"),
+    Check("names", about_missing, reads_inbox=True, well=lambda _: "what waits has its handler here"),
     Check("time-outs", about_time_outs, well=lambda _: "each handler has one"),
-    Check("types", about_types, well=lambda _: "each type that arrived has a handler"),
+    Check("types", about_types, well=lambda _: "each type that arrived has a handler here"),
     Check("subscriptions", about_subscriptions, reads_inbox=True, well=subscriptions_text),
     Check("gunicorn", about_gunicorn, frozenset({"doctor"})),
     Check(

@@ -149,7 +149,7 @@ _STANDALONE = (
 def about_handlers(setup: Setup) -> Iterator[Finding]:
     """Ask whether a handler is registered, here or in a worker that runs."""
     if number := setup.handlers.count():
-        yield Finding("ok", "handlers", f"{number} registered")
+        yield Finding("ok", "handlers", f"{number} registered here")
     elif setup.workers:
         yield Finding(
             "note", "handlers-not-named",

@@ -81,9 +81,14 @@ _WORDS = {
         "correct what the other findings name; else look in the receiver's log for `refused with 503`, where "
         "the error of each is",
     ),
+    "held": _Words(
+        "its runs are left to other workers, and wait where there is none",
+        "`billhook actions` says who holds it and since when; `billhook workers resume` ends it",
+    ),
     "hanging": _Words(
         "each keeps a thread of its worker until it returns, and is not called again meanwhile",
-        "`billhook workers` says where; give the handler a `timeout_seconds`, and what it calls time-outs",
+        "`billhook workers` says where; to end it now, kill that worker: the run is attempted again, by "
+        "another. Give the handler a `timeout_seconds`, and what it calls time-outs",
     ),
     "refused": _Words(
         "if they are genuine, each delivery is lost once the service gives up",

@@ -41,7 +41,7 @@ def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:
     )
     oldest = f"oldest due {format_ago(backlog.oldest_due_at, now)}" if backlog.oldest_due_at else ""
     through = through_text(backlog, now)
-    if through and not through.startswith(("retried", "not before")):
+    if through and not through.startswith(("retried", "all retried", "not before")):
         through = f"through {through}"
     return "; ".join(filter(None, (states, oldest, through)))
 
@@ -49,8 +49,8 @@ def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:
 def through_text(backlog: HandlerBacklog, now: datetime) -> str:
     """Return when a handler's runs are handled: `in 2 h`, `in more than 2 h` if not all are counted.
 
-    Where all that is left waits for a time, that time: `retried at 18:45`, or `not before 18:45`; `after
-    18:45` where others wait for these in their order.
+    Where all that is left waits for a time, that time: `retried at 18:45`, `all retried by 18:45`, or `not
+    before 18:45`; `after 18:45` where others wait for these in their order.
     """
     if backlog.only_retrying and backlog.through_at is not None:
         when = short_time(backlog.through_at, now)
@@ -58,7 +58,7 @@ def through_text(backlog: HandlerBacklog, now: datetime) -> str:
             return f"after {when}"
         if backlog.last_put_off:
             return f"not before {when}"
-        return f"retried {'at' if backlog.retrying == 1 else 'until'} {when}"
+        return f"retried at {when}" if backlog.retrying == 1 else f"all retried by {when}"
     text = format_ago(backlog.through_at, now)
     return text.replace("in ", "in more than ", 1) if backlog.through_at_least else text
 

@@ -394,7 +394,7 @@ def test_check_and_doctor_take_handlers_as_the_worker_does(run, tmp_path):
     (missing,) = [one for one in without["checks"] if one["what"] == "handlers"]
     assert not missing["ok"]
     assert "name your modules or files as arguments, or in BILLHOOK_HANDLERS" in missing["told"]
-    assert [one["told"] for one in named["checks"] if one["what"] == "handlers"] == ["1 registered"]
+    assert [one["told"] for one in named["checks"] if one["what"] == "handlers"] == ["1 registered here"]
     assert "no-handlers" not in [one["code"] for one in examined]
     empty = json.loads(run("doctor", "none.py", "--json", SECRETS=SECRET).stdout)["findings"]
     assert "no handler was examined: no file was named" in [one["what"] for one in unnamed]

@@ -161,7 +161,7 @@ def test_the_summary_says_what_needs_attention_in_the_words_of_the_dashboard(inb
     last = "The last delivery came 3 min ago."
     assert well == f"All is well: nothing fails and nothing waits for long. {last}"
     assert told == (
-        "Needs attention: no worker is running, 1 delivery is dead, 1 handler is paused, "
+        "Needs attention: no worker is running, 1 delivery is dead, 1 handler is paused: book, "
         "a delivery has waited for a worker for 11 min."
     )
 

@@ -88,7 +88,7 @@ def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
 
     assert told == (
         "Needs attention: no worker has been seen for 20 min, 1 delivery is quarantined, "
-        "1 handler is paused, a delivery has waited for a worker for 19 min 50 s."
+        "1 handler is paused: shop.mail, a delivery has waited for a worker for 19 min 50 s."
     )
     addresses = re.findall(r'href="([^"]+)"', page.partition('class="banner bad"')[2].partition("</p>")[0])
     assert [at_noon.client.get(one).status_code for one in addresses if one.startswith("/")] == [200] * 4

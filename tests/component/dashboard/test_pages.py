@@ -10,17 +10,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from billhook import Retry
 from billhook.clock import FrozenClock
 from billhook.events import sample
 from billhook.events.customers import ContractCreated
 from billhook.inbox import RunPlan, WorkerRecord
 from billhook.inbox.operating.subscriptions import remember, terms_of
 from billhook.inbox.reading.deliveries import details
+from billhook.inbox.running.handler_lists import HandlerList
 from billhook.inbox.watching import overview
 from billhook.inbox.watching.issue_updates import update_issues
 from support.apps import deliver
 from support.dashboard import PAGES
 from support.inbox_view import change, incoming
+from support.runs import claim, handled, planned
 from support.signing import APPROVED, SECRET
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
@@ -658,6 +661,50 @@ def test_the_last_attempt_of_a_dead_run_has_the_colour_of_death(site):
 
     assert re.search(r'<circle class="strong"[^>]*><title>attempt 1 failed at [^<]*: dead<', page)
     assert '<span class="dot strong"></span>dead' in page
+
+
+def test_an_attempt_that_its_handler_put_off_is_no_failure_on_the_page_of_a_delivery(site):
+    made = site()
+    made.broken.append(Retry("the ledger is closed until Monday"))
+    made.deliver()
+
+    page = made.get("deliveries/1").text
+
+    assert re.search(r'<circle class="quiet"[^>]*><title>put off by its handler at ', page)
+    assert "attempt 1 failed" not in page
+
+
+def test_a_handler_that_no_process_has_is_not_active(site):
+    made = site()
+    now = datetime.now(UTC)
+    before, after = HandlerList({"PingTest": {"shop.mail": ()}}, {}), HandlerList({"PingTest": {}}, {})
+    for seconds, owner, has in ((600, "old", before), (0, "new", after)):
+        seen_at = now - timedelta(seconds=seconds)
+        made.inbox.record_worker(WorkerRecord(owner, "worker", 2, seen_at), seen_at, has, read_at=seen_at)
+    planned(made.inbox, key="missed", event_type="PingTest", seconds=(now - NOON).total_seconds())
+
+    text = "no process has shop.mail any more, and 1 delivery of PingTest got no handler"
+    assert f"not called {text}" in " ".join(made.text("handlers").split())
+    assert " ".join(made.text("handler?name=shop.book").split()).count("active") == 1
+    command = made.app.test_cli_runner().invoke(args=["billhook", "handlers"])
+    assert f"{text}\n" in command.stderr
+    issue = next(one for one in made.issues() if one.subject == "shop.mail")
+    facts = " ".join(made.text(f"failures/{issue.id}").split())
+    assert "handler shop.mail" in facts
+    assert "event type shop.mail" not in facts
+
+
+def test_where_a_call_hangs_no_page_says_that_none_was_handled(site):
+    made = site()
+    seconds = (datetime.now(UTC) - NOON).total_seconds()
+    planned(made.inbox, "shop.book", key="hangs", seconds=seconds - 1_500)
+    claim(made.inbox, 1, seconds - 1_500)
+    handled(made.inbox, "well", seconds - 60, handler="shop.book")
+
+    text = " ".join(made.text("handler?name=shop.book").split())
+
+    assert "not known all handled a call of it has not returned" in text
+    assert "handled a minute in the last five minutes" in text
 
 
 def test_a_name_is_broken_behind_its_dots_and_a_list_of_one_handler_does_not_repeat_it(site):

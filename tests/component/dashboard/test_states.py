@@ -143,7 +143,7 @@ def one_retry_waits(inbox):
 
 
 @state(
-    "Needs attention: book fails: KeyError.", "warn", through={"book": "retried until 13:40"},
+    "Needs attention: book fails: KeyError.", "warn", through={"book": "all retried by 13:40"},
     accepted=("2", "quiet"), not_finished=("2", "quiet"),
 )  # fmt: skip
 def two_retries_wait(inbox):
@@ -270,7 +270,7 @@ def a_delivery_that_no_worker_takes(inbox):
 
 
 @state(
-    "Needs attention: 1 handler is paused.", "warn", through={"book": ""},
+    "Needs attention: 1 handler is paused: book.", "warn", through={"book": ""},
     accepted=("3", "quiet"), not_finished=("3", "quiet"),
 )  # fmt: skip
 def a_paused_handler(inbox):
@@ -436,7 +436,7 @@ def a_few_requests_that_match_no_secret(inbox):
 @state(
     "No delivery has been stored yet: 6 signatures matched no secret, and no delivery was accepted in 24 "
     "hours.",
-    "",
+    "warn",
 )
 def only_requests_that_match_no_secret_have_come(inbox):
     for _ in range(6):
@@ -447,7 +447,7 @@ def only_requests_that_match_no_secret_have_come(inbox):
 @state(
     "Nothing waits for long, but 6 genuine deliveries were refused: the signed time is 600 s behind this "
     "clock on average. The last delivery came 1 h ago.",
-    "good", accepted=("1", "quiet"),
+    "warn", accepted=("1", "quiet"),
 )  # fmt: skip
 def the_clock_is_wrong_by_ten_minutes(inbox):
     handled(inbox, "k", NOW - HOUR, handler="book")

@@ -93,7 +93,7 @@ class FailureDetails:
     duration_seconds: float | None = None
     """How long the call took; None without a call, and of attempts made before this was recorded."""
     issue: str | None = None
-    """The id of the issue that it belongs to; None for an attempt that was interrupted."""
+    """The id of the issue that it belongs to; None for one that was interrupted or put off."""
     worker: str | None = None
     """The process that made it."""
     release: str | None = None

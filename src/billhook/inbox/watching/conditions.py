@@ -127,8 +127,6 @@ class Condition:
     alert: str = ""
     find: Callable[[Facts], Found] | None = field(default=None, compare=False, repr=False)
     """Finds what is wrong. None: the condition holds while an issue of its `kind` happens."""
-    subject: str = "HANDLER"
-    """What it is about, as the page of conditions writes it in the command."""
 
     @property
     def is_notified(self) -> bool:
@@ -203,7 +201,8 @@ def quarantined(facts: Facts) -> Found:
 
 def paused(facts: Facts) -> Found:
     if paused := facts.overview.paused:
-        yield paused[0].name, f"{_are(len(paused), 'handler', 'handlers')} paused"
+        named = f": {printable(paused[0].name)}" if len(paused) == 1 else ""
+        yield paused[0].name, f"{_are(len(paused), 'handler', 'handlers')} paused{named}"
 
 
 def held(facts: Facts) -> Found:
@@ -383,9 +382,9 @@ CONDITIONS = (
         "deliveries list --state quarantined", "deliveries-are-quarantined", IssueKind.QUARANTINE,
         "BillhookDeliveriesQuarantined", find=quarantined),
     Condition("paused", _WARNING, "a handler is paused",
-        "handlers resume {subject}", "a-handler-is-paused", None, "BillhookHandlerPaused", find=paused),
+        "handlers", "a-handler-is-paused", None, "BillhookHandlerPaused", find=paused),
     Condition("held", _WARNING, "an operator holds a worker, which starts no run",
-        "workers resume {subject}", "a-handler-is-paused", find=held, subject="HOST:PID"),
+        "actions", "a-handler-is-paused", find=held),
     Condition("hanging", _WARNING,
         "a call has not returned for 10 minutes, and three times as long as the longest of its handler",
         "workers", "deliveries-wait", find=hanging),
@@ -397,7 +396,7 @@ CONDITIONS = (
         "workers", "workers-disagree", None, "BillhookWorkersDisagree", find=workers_disagree),
     Condition("left-out", _WARNING,
         "the newest list lacks a handler for 5 minutes, or all lack it, and its type has no other",
-        "workers", "workers-disagree", IssueKind.LEFT_OUT),
+        "failures", "workers-disagree", IssueKind.LEFT_OUT),
     Condition("missed", _WARNING,
         "deliveries were read without a handler, as no process that has it read any for 60 s",
         "deliveries replay --handler {subject} --without-handler {subject}", "workers-disagree",

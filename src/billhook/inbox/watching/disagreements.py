@@ -145,6 +145,11 @@ def read_left_out(connection: Connection, now: datetime) -> list[LeftOut]:
     return list(found.values())
 
 
+def read_not_called(connection: Connection, now: datetime) -> list[LeftOut]:
+    """Return the handlers that get no deliveries: no live process has them, or the newest list lacks them."""
+    return [*read_gone(connection, now), *read_left_out(connection, now)]
+
+
 def read_lacking(connection: Connection, since: datetime) -> list[LackingHandler]:
     """Return the handlers that lack deliveries which others planned since then, "" for none by name."""
     query = select(handler_list.c.missed, handler_list.c.missed_names, handler_list.c.missed_at)

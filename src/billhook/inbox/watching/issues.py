@@ -157,6 +157,11 @@ class Issue:
         return f"until {at}" if self.snoozed_more is None else f"until {self.snoozed_more:,} more, or {at}"
 
     @property
+    def subject_is_type(self) -> bool:
+        """Whether its subject is an event type, and no handler."""
+        return self.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE)
+
+    @property
     def handler(self) -> str | None:
         """The handler of the runs that failed; None for an issue of another kind."""
         return self.subject if self.kind in (*OF_BUGS, IssueKind.DEAD) else None

@@ -72,12 +72,17 @@ class Judgement:
         return min((one.condition.severity for one in self.problems), key=[*Severity].index, default=None)
 
     @property
+    def refusals(self) -> list[HeldCondition]:
+        """What holds of refused requests, and is said where nothing else is wrong."""
+        said = (_OF_CLOCKS, _OF_SECRETS) if self.last_at is None else (_OF_CLOCKS,)
+        return [one for one in self.holding if one.condition.name in said]
+
+    @property
     def all_well(self) -> str:
         """What is said where nothing is wrong: only where each condition could be judged that all is well."""
         if self.unjudged:
             return f"Not known: {', '.join(sorted(self.unjudged))} could not be judged."
-        said = (_OF_CLOCKS, _OF_SECRETS) if self.last_at is None else (_OF_CLOCKS,)
-        refused = "; ".join(one.text for one in self.holding if one.condition.name in said)
+        refused = "; ".join(one.text for one in self.refusals)
         if self.last_at is None:
             return f"No delivery has been stored yet: {refused}." if refused else _NOTHING_YET
         last = f"The last delivery came {format_ago(self.last_at, self.at)}."

@@ -39,7 +39,7 @@ from billhook.inbox.watching.backlog_pace import (
     read_not_stored,
     read_slow_handlers,
 )
-from billhook.inbox.watching.disagreements import MISSED_FOR, read_gone, read_lacking, read_left_out
+from billhook.inbox.watching.disagreements import MISSED_FOR, read_lacking, read_not_called
 from billhook.inbox.watching.overview import read_refused_since, read_state
 from billhook.inbox.watching.silence import read_silent_types
 
@@ -222,7 +222,7 @@ def _of_lists(connection: Connection, now: datetime) -> Iterator[Occurrence]:
         text = f"deliveries were read without {which}: no process that has {which} read any for 60 s"
         title = f"{missed.name}: {text}" if missed.name else text
         yield _occurrence(IssueKind.MISSED, missed.name, title, missed.at)
-    for one in [*read_gone(connection, now), *read_left_out(connection, now)]:
+    for one in read_not_called(connection, now):
         yield _occurrence(IssueKind.LEFT_OUT, one.name, one.text, one.since)
 
 

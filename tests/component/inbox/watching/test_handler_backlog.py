@@ -229,8 +229,8 @@ def test_of_several_that_are_retried_the_last_time_is_shown_with_its_day(inbox):
     found = backlogs(inbox, 1)["h"]
 
     day = f"{at(86_400 * 2):%Y-%m-%d %H:%M}"
-    assert through_text(found, at(1)) == f"retried until {day}"
-    assert backlog_text(found, at(1)) == f"2 retrying; retried until {day}"
+    assert through_text(found, at(1)) == f"all retried by {day}"
+    assert backlog_text(found, at(1)) == f"2 retrying; all retried by {day}"
 
 
 def test_a_paused_handler_is_not_through_when_its_last_retry_is_due(inbox):
