@@ -317,6 +317,10 @@ def _hints(one: Issue) -> list[tuple[str, str]]:
     if one.handler is not None:
         hints.append(("replay", f"deliveries replay --issue {one.id} --dry-run"))
         hints.append(("stop", f"handlers pause {quote(one.subject)}"))
+    elif one.kind is IssueKind.LEFT_OUT:
+        name = quote(one.subject)
+        hints.append(("find out why", "workers"))
+        hints.append(("once it is back", f"deliveries replay --handler {name} --without-handler {name}"))
     elif one.kind is not IssueKind.QUARANTINE:
         hints.append(("find out why", condition.first_command(one.subject)))
     hints.append(("runbook", f"runbook {condition.runbook}"))
