@@ -56,7 +56,7 @@ def test_every_script_that_measures_writes_json():
     scripts = {path.name: path.read_text(encoding="utf-8") for path in BENCH.glob("*.py")}
     measuring = [name for name, text in scripts.items() if re.search(r"options\(\s*__doc__", text)]
 
-    assert len(measuring) == 15
+    assert len(measuring) == 16
     assert [name for name in measuring if "save(given" not in scripts[name]] == []
 
 

@@ -21,6 +21,7 @@ from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.counting.counts import Counts
 from billhook.inbox.operating.subscriptions import remember, terms_of
+from billhook.inbox.postgres import facts as postgres_facts
 from billhook.inbox.postgres.facts import PostgresFacts
 from billhook.inbox.reading.searches import newest_deliveries
 from billhook.inbox.sqlite.facts import SqliteFacts
@@ -52,6 +53,7 @@ MACHINE = {
     "postgres-superuser",
     "postgres-fsync",
     "postgres-autovacuum",
+    "postgres-open-transaction",
 }
 """What depends on where the tests run: each has a test of its own with facts."""
 
@@ -267,6 +269,22 @@ def test_a_server_that_may_lose_pages_or_frees_none_is_a_finding(run, frail_url,
         connection.execute(f"ALTER SYSTEM RESET {name}")
 
     assert told == [level, None]
+
+
+def test_a_transaction_that_stays_open_is_a_finding_once_it_holds_a_snapshot(run, frail_url, monkeypatch):
+    monkeypatch.setattr(postgres_facts, "_LONG_OPEN_SECONDS", 0.0)
+    told = []
+    with psycopg.connect(**libpq(frail_url), application_name="pg_dump") as connection:
+        pid = connection.info.backend_pid
+        for isolation in ("READ COMMITTED", "REPEATABLE READ"):
+            connection.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+            connection.execute("SELECT 1")
+            found = found_in(run("doctor", "--json", INBOX_URL=frail_url), everything=True)
+            told.append(found.get("postgres-open-transaction", {}).get("what"))
+            connection.rollback()
+
+    assert told[0] is None
+    assert told[1].startswith(f"a transaction of pg_dump (pid {pid}) has been open for ")
 
 
 # --- handlers and deliveries ----------------------------------------------------------------------

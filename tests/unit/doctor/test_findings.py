@@ -15,7 +15,7 @@ from billhook.doctor.checks import clock_text, retention_text, secret_files_text
 from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
 from billhook.doctor.deliveries import clock_findings, payload_findings
 from billhook.inbox import StoredDelivery
-from billhook.inbox.postgres.facts import PostgresFacts, is_local
+from billhook.inbox.postgres.facts import OpenTransaction, PostgresFacts, is_local
 from billhook.inbox.sqlite.facts import SqliteFacts, file_system_of
 from billhook.settings import OPTIONS
 
@@ -85,6 +85,7 @@ FAULTS = {
         ({"fsync": False}, "error", "postgres-fsync"),
         ({"full_page_writes": False}, "error", "postgres-fsync"),
         ({"autovacuum": False}, "warning", "postgres-autovacuum"),
+        ({"open_transaction": OpenTransaction(7, "pg_dump", 900.0)}, "warning", "postgres-open-transaction"),
         ({"sslmode": "require"}, "warning", "postgres-tls"),
         ({"sslmode": "prefer", "encrypted": False}, "warning", "postgres-tls"),
         ({"superuser": True}, "warning", "postgres-superuser"),

@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, func, literal_column, select, table, text
 
+from billhook.basics.printable import printable
+from billhook.clock import format_duration
 from billhook.inbox.postgres.roles import connection_limits
 from billhook.inbox.tables.database import CONNECTIONS_PER_PROCESS, Database
 from billhook.inbox.tables.facts import NO_ROW_SECURITY, ConnectionLimit, Problem, RowSecurity
@@ -30,6 +32,14 @@ _SEQUENCES = text(
     " ORDER BY t.relname"
 )
 _LAST = text("SELECT coalesce(pg_sequence_last_value(cast(:sequence AS regclass)), 0)")
+# One that only reads holds no snapshot between its statements, unless it is REPEATABLE READ, as a dump's is.
+_OPEN = text(
+    "SELECT pid, application_name AS application, extract(epoch FROM now() - xact_start)::float8 AS seconds"
+    " FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+    " AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid()"
+    " AND xact_start <= now() - make_interval(secs => :seconds) ORDER BY xact_start LIMIT 1"
+)
+_LONG_OPEN_SECONDS = 300.0
 _OLDEST = 15
 _MIB = 1024 * 1024
 _NAMES = text("SELECT quote_ident(current_user), quote_ident(:schema)")
@@ -43,6 +53,14 @@ class SequenceBehind(NamedTuple):
     sequence: str
     last: int
     highest: int
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction of another connection that keeps what was changed since it began from being removed."""
+
+    pid: int
+    application: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +87,8 @@ class PostgresFacts:
     row_security: RowSecurity = NO_ROW_SECURITY
     limits: Sequence[ConnectionLimit] = ()
     behind: Sequence[SequenceBehind] = ()
+    open_transaction: OpenTransaction | None = None
+    """The one that has been open longest, if that is long; not of a role whose connections are not shown."""
 
     @property
     def size_text(self) -> str:
@@ -93,6 +113,17 @@ class PostgresFacts:
                 "warning", "postgres-autovacuum", "the server runs with autovacuum or track_counts off",
                 "what is updated and deleted is never freed: tables and indexes grow with every delivery",
                 "set both to on in postgresql.conf and reload it, or run VACUUM ANALYZE from cron",
+            )  # fmt: skip
+        if (one := self.open_transaction) is not None:
+            of = f"of {printable(one.application)} " if one.application else ""
+            end = f"`pg_terminate_backend({one.pid})`"
+            yield Problem(
+                "warning", "postgres-open-transaction",
+                f"a transaction {of}(pid {one.pid}) has been open for {format_duration(one.seconds)}",
+                "the server keeps all rows that have changed since, and each look of a worker passes over "
+                "those that were handled: workers become slower with each delivery until it ends",
+                f"end it, or have an administrator call {end}; back up from a standby or by pg_basebackup, "
+                "and set idle_in_transaction_session_timeout",
             )  # fmt: skip
         if not self.local and self.sslmode != "verify-full":
             how = "without TLS" if not self.encrypted else f"with sslmode={self.sslmode}"
@@ -220,7 +251,13 @@ def read_facts(connection: Connection, database: Database) -> PostgresFacts:
         row_security=database.row_security(),
         limits=connection_limits(connection),
         behind=_read_behind(connection, database.schema),
+        open_transaction=_read_open(connection),
     )
+
+
+def _read_open(connection: Connection) -> OpenTransaction | None:
+    row = connection.execute(_OPEN, {"seconds": _LONG_OPEN_SECONDS}).one_or_none()
+    return None if row is None else OpenTransaction(*row)
 
 
 def _read_behind(connection: Connection, schema: str | None) -> list[SequenceBehind]:
