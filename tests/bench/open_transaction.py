@@ -2,9 +2,9 @@
 
     python tests/bench/open_transaction.py [--rounds 2] [--rows 80000] [--json FILE]
 
-Rounds in turn without such a transaction and with one, which begins before the ROWS deliveries are stored, and ends
-behind the last that is handled. The rates of each quarter are shown: the server removes nothing that was
-handled since the transaction began.
+Rounds in turn without such a transaction and with one, which begins before the ROWS deliveries are stored,
+and ends behind the last that is handled. The rates of each quarter are shown: the server removes nothing
+that was handled since the transaction began.
 """
 
 from __future__ import annotations
