@@ -349,6 +349,22 @@ def test_figures_are_under_the_present_name(renamed, frozen_clock, alias, names)
     assert (failed, backlogs) == (names, names)
 
 
+def test_after_a_roll_back_newer_code_shows_no_run_as_paused_that_is_attempted(renamed):
+    before, after, _ = renamed(True)
+    inbox, now = recorded(after)
+    changed(after)
+    plan(after, now)
+    get_state(after).dispatcher.lists.stop()
+    recorded(before)[0].pause_handler("old", None, now)
+
+    with inbox.database.read() as connection:
+        (of_it,) = read_handler_backlogs(connection, now, inbox.limits())
+    handle(before)
+
+    assert (of_it.name, of_it.paused, of_it.waiting) == ("new", 0, 1)
+    assert runs(before) == [("new", "due", 1)]
+
+
 @pytest.mark.parametrize(("alias", "subjects"), [(True, {"new"}), (False, {"new", "old"})])
 def test_one_bug_of_runs_under_both_names_is_one_issue(renamed, frozen_clock, alias, subjects):
     before, after, _ = renamed(alias, broken=["Paid"])
