@@ -14,12 +14,14 @@ from billhook.inbox.operating.operations import replay
 from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import count, page, with_runs
 from billhook.inbox.running.handler_lists import HandlerList
+from billhook.inbox.running.leases import LOST
 from billhook.inbox.tables.handler_names import present_names
+from billhook.inbox.tables.records import fingerprint
 from billhook.inbox.watching.handler_backlogs import read_handler_backlogs
 from billhook.inbox.watching.occurrences import read_occurrences
 from support.apps import deliver, inbox_at
 from support.engines import inbox_of, plan, plan_and_claim, runs, status_changed
-from support.inbox_view import rows
+from support.inbox_view import change, rows
 
 pytestmark = pytest.mark.usefixtures("inbox_url")
 
@@ -387,6 +389,17 @@ def test_one_bug_of_runs_under_both_names_is_one_issue(renamed, frozen_clock, al
 
 def lists(name, *aliases):
     return HandlerList({"PingTest": {name: ()}}, {name: aliases})
+
+
+def test_a_run_that_killed_its_worker_is_of_the_issue_of_its_lost_attempts_over_a_rename(renamed):
+    before, after, _ = renamed(True)
+    changed(before)
+    plan(before, inbox_of(before)[1])
+    change(inbox_at(before), "UPDATE run SET attempts = 3")
+
+    handle(after)
+
+    assert rows(inbox_at(after), "SELECT fingerprint FROM failure") == [(fingerprint("old", LOST),)]
 
 
 def test_the_newest_list_says_what_a_former_name_is(inbox, frozen_clock):
