@@ -49,7 +49,7 @@ def catalogue(chance: random.Random) -> list[Sequence[Handler]]:
     ]
     kept = [each for each in handlers if chance.random() < 0.6] or handlers[:1]
     sets = [kept, [each for one in kept for each in _changed(chance, one)], kept[:-1] or kept]
-    own = [one("shop", "Acme0", at_most=2), one("late", "Acme1")]
+    own = [one("shop", "Acme0", at_most=2), one("late", "Acme1")][: chance.choice((1, 2))]
     return [
         [replace(each, knows=frozenset(known)) for each in (*handlers, *own) if _is_there(each, known)]
         for handlers, known in zip(sets, KNOWN, strict=True)

@@ -231,7 +231,7 @@ def _as_comparable(row: StoredRun, offset: int) -> Compared:
 
 
 def figures(rules: Rules, issues: Issues, inbox: Inbox, now: datetime, number: int) -> list[str]:
-    """Return a line for each figure, issue, condition and filter that is not what the rules say.
+    """Return a line for each figure, condition and filter that is not what the rules say.
 
     Of the filters those of the states that a planned delivery may be in, and one of the others in turn, by
     `number`.
@@ -244,12 +244,6 @@ def figures(rules: Rules, issues: Issues, inbox: Inbox, now: datetime, number: i
     for (name, what), times in rules.counted.items():
         counted[rules.former.present(name), what] += times
     lines = differing("figure", dict(+counted), dict(+found))
-    shown = sorted(
-        (each.subject, each.title.partition(":")[0], each.state.value, each.count, each.deliveries)
-        for each in list_issues(inbox)
-        if each.kind == "failure"
-    )
-    lines += differing("issue", Counter(issues.shown(rules)), Counter(shown))
     overview = read_overview(inbox, now)
     backlog, states = overview.backlog, Counter(each.state for each in rules.deliveries.values())
     stated = {"received": backlog.unread, "planned": backlog.in_progress}
@@ -260,6 +254,16 @@ def figures(rules: Rules, issues: Issues, inbox: Inbox, now: datetime, number: i
     if number % CONDITIONS_EVERY == 0:
         lines += _conditions(rules, issues, Facts(inbox, now, "worker", None, Thresholds(), overview), now)
     return lines + _filtered(rules, inbox, number)
+
+
+def of_issues(rules: Rules, issues: Issues, inbox: Inbox) -> list[str]:
+    """Return a line for each issue of failures that is not what the rules say."""
+    shown = Counter(
+        (each.subject, each.title.partition(":")[0], each.state.value, each.count, each.deliveries)
+        for each in list_issues(inbox)
+        if each.kind == "failure"
+    )
+    return differing("issue", Counter(issues.shown(rules)), shown)
 
 
 def _conditions(rules: Rules, issues: Issues, facts: Facts, now: datetime) -> list[str]:

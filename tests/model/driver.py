@@ -66,6 +66,9 @@ class Driver(Processes):
         self.closing: list[Any] = []
         self.sender, self.checks = Sender(self.clock), 0
         self.was_set = False
+        self.alone: tuple[Running, float] | None = None
+        """The worker that alone has polled lately, and since when, by the clock that is never set."""
+        self.has_looked = False
         self.more = random.Random(f"more of {seed}")
         """What chooses the steps that were added later, so that a seed has the others as it had them."""
         self.scene: list[Any] = []
@@ -191,6 +194,10 @@ class Driver(Processes):
         if (error is None) and fault is not None and one.storage.committed and not dies:
             raise Difference("a fault of the storage was not noticed")
         number_of_claims = self._follow(one, settling, known=error is None)
+        if self.alone is None or self.alone[0] is not one or error is not None:
+            # One without a free thread may not have looked what there is.
+            looked = error is None and len(one.worker.pool.executing) < THREADS
+            self.alone = (one, self.monotonic.seconds) if looked else None
         if error is None and not dies:
             if self._left_by_poll(one, number_of_claims) and again:
                 self.poll(number, again=again - 1)  # it may have ended the turn of suspects, or of others
@@ -296,7 +303,7 @@ class Driver(Processes):
         """Return whether what was read is left to a process with a newer list, which reads it again."""
         run = result.claim.run
         is_left = self.rules.runs.get(run.id) is run and run.id in after.runs
-        is_own = is_left and run.token == result.claim.token and run.unsettled
+        is_own = is_left and self.rules.is_last(result.claim)
         if is_own and self.rules.lists.has_to_plan(
             one.process, self.rules.processes, run.delivery, self.clock.now()
         ):
@@ -310,7 +317,8 @@ class Driver(Processes):
         started = len(one.worker.pool.executing)
         left += [f"{each.lease} in its queue" for each in one.worker.pool.waiting if process.held]
         if not number_of_claims and started < THREADS:
-            left += duties.unclaimed(self.rules, process, now)
+            seconds = 0.0 if self.alone is None else self.monotonic.seconds - self.alone[1]
+            left += duties.unclaimed(self.rules, process, now, timedelta(seconds=seconds))
         return left
 
     def _interrupt(self, one: Running, after: Stored, now: datetime) -> None:
@@ -373,6 +381,7 @@ class Driver(Processes):
 
     def settle_down(self) -> None:
         """End the history: with all handlers resumed and succeeding, everything is handled."""
+        self.alone = None
         if not self.running:
             self.start(self.release)
         # One of these starts each time: what many waited for would be seen with a few.
@@ -408,6 +417,10 @@ class Driver(Processes):
 
     # The comparison
 
+    def look(self) -> None:
+        super().look()
+        self.has_looked = True
+
     def check(self) -> None:
         """Compare all rows. Raises Difference."""
         self.stored, self.after = self.after or comparison.read(self.rows), None
@@ -422,6 +435,9 @@ class Driver(Processes):
             if seen:
                 newest = max(seen, key=lambda each: each.process.number)
                 lines += status_shown.differences(self.rules, self.issues, newest.app, now)
+        if self.has_looked:
+            lines += comparison.of_issues(self.rules, self.issues, self.front)
+            self.has_looked = False
         if lines:
             raise Difference("\n".join(lines))
 

@@ -31,8 +31,11 @@ def left_by(rules: Rules, process: Process, now: datetime, lease: timedelta, *, 
     return left
 
 
-def unclaimed(rules: Rules, process: Process, now: datetime) -> list[str]:
+def unclaimed(rules: Rules, process: Process, now: datetime, alone: timedelta) -> list[str]:
     """Say what a worker with a free thread has not taken though it is due.
+
+    What it leaves to newer lists it need not leave once it has been `alone`, as no other process has polled,
+    for as long as each of them is waited for.
 
     While there are suspects, only one without any run need take one; one that it has begun is a suspect to it
     until it ends, also if it was discarded meanwhile. What another worker of the process is late with counts
@@ -49,7 +52,8 @@ def unclaimed(rules: Rules, process: Process, now: datetime) -> list[str]:
     left = [
         f"delivery {each.id} unread"
         for each in unread
-        if rules.lists.has_to_plan(process, rules.processes, each, now)
+        if alone >= rules.lists.longest_wait(process, rules.processes, now)
+        or rules.lists.has_to_plan(process, rules.processes, each, now)
     ]
     due = [run for run in rules.runs.values() if run.state == "due" and run.due <= now]
     by_name = any(process.owner_of(run.name) and not process.find(run) for run in due if not run.alone)

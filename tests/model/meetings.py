@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from model.operators import Operators
+from model.records import Run
 
 ROUNDS = 12
 
@@ -15,8 +16,12 @@ class Meetings(Operators):
 
     lease_seconds: float
     after: Any
-    poll: Callable[[int], None]
+    release: int
+    poll: Callable[..., None]
+    start: Callable[[int], None]
+    put: Callable[[int, int, int], None]
     tick: Callable[[float], None]
+    finish: Callable[[int], None]
     _end: Callable[..., None]
     _executing: Callable[[int], tuple[Any, list[Any]]]
 
@@ -58,25 +63,44 @@ class Meetings(Operators):
             self.replay_these([max(each.id for each in done)])
 
     def pause_former(self, number: int) -> None:
-        """Pause a handler under a name that another process has for a former one of another handler."""
+        """Pause a handler under a name that a process has for a former one, and another for its own.
+
+        What the first has begun fails meanwhile, so that it is due again.
+        """
         own = {each.name for one in self.running for each in one.handlers}
-        former = sorted(
-            {name for one in self.running for each in one.handlers for name in each.aliases} & own
-        )
-        if former:
-            name = former[number % len(former)]
-            self.front.pause_handler(name, "closed", self.clock.now())
-            self.rules.pause(name)
+        former = [
+            (place, name, each.name in {claim.run.name for claim in one.process.holds.values()})
+            for place, one in enumerate(self.running)
+            for each in one.handlers
+            for name in each.aliases
+            if name in own
+        ]
+        former = [each for each in former if each[2]] or former
+        if not former:
+            return
+        place, name, _ = former[number % len(former)]
+        self.front.pause_handler(name, "closed", self.clock.now())
+        self.rules.pause(name)
+        one = self.running[place]
+        while one.worker.executing:
+            self._end(one, one.worker.executing[0], "retry", 2.0)
+        self.poll(place)
+        self.tick(4.0)
+        self.poll(place)
 
     def exhaust(self, number: int, how: int) -> None:
-        """Let a run fail until it is dead; then an operator discards, replays or erases it."""
+        """Let a run fail until it is dead; then an operator discards, replays or erases it.
+
+        A reading fails by what may pass, until its delivery is quarantined.
+        """
         one, attempts = self._executing(number)
         if one is None:
             return
         run = one.claims[attempts[number % len(attempts)].lease].run
+        outcome = "retry" if run.reads else "fail"
         for _ in range(ROUNDS):
             for each in [*one.worker.executing]:
-                self._end(one, each, "fail" if one.claims[each.lease].run is run else "ok", None)
+                self._end(one, each, outcome if one.claims[each.lease].run is run else "ok", None)
             self.poll(self.running.index(one))
             if not run.unfinished:
                 break
@@ -99,16 +123,49 @@ class Meetings(Operators):
         attempt = attempts[number % len(attempts)]
         run, other = one.claims[attempt.lease].run, others[number % len(others)]
         self.tick(self.lease_seconds + 1)
-        for _ in range(ROUNDS):
-            self.poll(self.running.index(other))
-            if run.state == "running" and run.owner == other.process.name:
-                break
-            for each in [*other.worker.executing]:
-                self._end(other, each, "ok", None)
-            self.tick(4.0)
+        self._let_claim(other, run)
         if attempt in one.worker.executing:
             self._end(one, attempt, outcome, after)
         self.poll(self.running.index(one))
+
+    def _let_claim(self, one: Any, run: Run) -> bool:
+        """Let a worker handle what comes before a run; return whether it has that under way."""
+        for _ in range(ROUNDS):
+            self.poll(self.running.index(one))
+            if run.state == "running" and run.owner == one.process.name:
+                return True
+            for each in [*one.worker.executing]:
+                self._end(one, each, "ok", None)
+            self.tick(4.0)
+        return False
+
+    def lose_late(self, number: int) -> None:
+        """Let a worker die in a run; then another, when that has taken so long that others run beside it."""
+        one, attempts = self._executing(number)
+        if one is None:
+            return
+        run = one.claims[attempts[number % len(attempts)].lease].run
+        for is_late in (False, True):
+            if is_late:
+                for _ in range(3):
+                    self.tick(self.lease_seconds * 0.4)
+                    self.poll(self.running.index(one))
+                for each in range(3):
+                    self.put(303 + 3 * each, 2, 1)
+                self.poll(self.running.index(one))
+            self.poll(self.running.index(one), dies=True)
+            self.start(self.release)
+            self.tick(self.lease_seconds + 1)
+            one = self.running[0]
+            if not self._let_claim(one, run):
+                return
+
+    def read_all(self) -> None:
+        """Let workers succeed with what they begin, until all that came is read."""
+        for _ in range(ROUNDS):
+            if any(each.state == "received" for each in self.rules.deliveries.values()):
+                for number in range(len(self.running)):
+                    self.finish(number)
 
     def meddle(self, number: int, how: int, outcome: str, after: float | None) -> None:
         """Let an operator end a run that is under way, and perhaps replay or erase it; then it ends."""

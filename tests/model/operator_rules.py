@@ -16,10 +16,6 @@ KEYS_KEPT = 7 * DAY
 class InboxRules(Rules):
     """All rules of an inbox: those of engines, and these."""
 
-    def pause(self, name: str) -> None:
-        """No worker calls a paused handler; its runs wait and lose no attempt."""
-        self._pause(name)
-
     def resume(self, name: str) -> None:
         """Resume a paused handler, with no failures counted."""
         for each in self.former.every(name) & self.limits.keys():
@@ -46,7 +42,7 @@ class InboxRules(Rules):
             if not delivery.type and not delivery.in_body:
                 continue
             if not runs and not names and delivery.state in ("quarantined", "done"):
-                delivery.state, delivery.needs_action, delivery.also = "received", False, []
+                self._put_in(delivery, "received")
             found = [
                 each for each in runs if self._is_replayed(each, names, only_failed=only_failed, every=every)
             ]
@@ -75,15 +71,14 @@ class InboxRules(Rules):
                 delivery.sent_counted_as = delivery.counted_as
                 delivery.sent_as, delivery.type, delivery.known = delivery.sent_type, event_type, True
                 delivery.fields = fields[delivery.id]
-                delivery.state, delivery.needs_action, delivery.also = "received", False, []
+                self._put_in(delivery, "received")
 
     def resend(self, edited: Delivery, handler: Handler, now: datetime) -> None:
         """Store an edited copy of a delivery for one handler, which is no twin of another."""
         self.deliveries[edited.id] = edited
         self.counted[edited.counted_as, "accepted"] += 1
         edited.state = "planned"
-        self._put_in_order([self._new_run(edited, replace(handler, identity=()), now)], now)
-        self._finish([edited])
+        self._begin([self._new_run(edited, replace(handler, identity=()), now)], now)
 
     def postpone(
         self, ids: Collection[int], now: datetime, until: datetime, names: Collection[str] = ()
@@ -111,10 +106,9 @@ class InboxRules(Rules):
             is_fit = handler.handles(delivery) and delivery.fields is not None and not delivery.is_unread
             # One that is being read gets its runs when that is done.
             if is_fit and not any(each.reads or each.name in names for each in runs):
-                self._reopen(delivery)
+                self._put_in(delivery, "planned")
                 made.append(self._new_run(delivery, handler, now))
-        self._put_in_order(made, now)
-        self._finish(each.delivery for each in made)
+        self._begin(made, now)
 
     def take_over(self, ids: Collection[int], name: str, to: Handler, now: datetime) -> None:
         """Make runs of one handler first runs of another, but for those that are running.
@@ -130,7 +124,7 @@ class InboxRules(Rules):
             found = [each for each in runs if each.name in names and each.state != "running"]
             if not found or any(each.name in others for each in runs) or not to.handles(delivery):
                 continue
-            self._reopen(delivery)
+            self._put_in(delivery, "planned")
             old, new = found[0], self._new_run(delivery, to, now)
             new.failures, new.bugs, new.replays = old.failures, old.bugs, old.replays + (not old.unfinished)
             del self.runs[new.id]
@@ -138,13 +132,13 @@ class InboxRules(Rules):
             self.runs = {run.id: run for run in (new if each is old else each for each in self.runs.values())}
             before.append(old)
             after.append(new)
-        self._put_in_order(after, now)
-        self._finish(each.delivery for each in after)
+        self._begin(after, now)
         self._put_in_order(before, now, supersede=False)
 
-    def _reopen(self, delivery: Delivery) -> None:
-        """It is handled: no error says any more why it was not."""
-        delivery.state, delivery.needs_action, delivery.also = "planned", False, []
+    @staticmethod
+    def _put_in(delivery: Delivery, state: str) -> None:
+        """Put a delivery in another state: no error says any more why it was not handled."""
+        delivery.state, delivery.needs_action, delivery.also = state, False, []
 
     @staticmethod
     def _is_replayed(run: Run, names: Collection[str], *, only_failed: bool, every: bool) -> bool:
@@ -169,9 +163,8 @@ class InboxRules(Rules):
                     run.token += 1
                     self.counted[run.name, "discarded"] += 1
                     ended.append(run)
+            self._put_in(delivery, "done")
             delivery.needs_action = not is_read
-            delivery.also = []
-            delivery.state = "done"
         self._put_in_order(ended, now, supersede=False)
 
     def erase(self, ids: Collection[int], now: datetime, *, discard: bool) -> None:
@@ -199,7 +192,8 @@ class InboxRules(Rules):
                 self._forget_runs(delivery)
 
     def _empty(self, delivery: Delivery, state: str) -> None:
-        delivery.state, delivery.fields, delivery.needs_action, delivery.also = state, {}, False, []
+        self._put_in(delivery, state)
+        delivery.fields = {}
 
     def _forget_runs(self, delivery: Delivery) -> None:
         for run in self.runs_of(delivery):

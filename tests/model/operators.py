@@ -19,7 +19,7 @@ from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import details
 from billhook.inbox.watching.issue_updates import update_issues
 from billhook.inbox.watching.issues import IssueState, change_issue, list_issues
-from model.issue_rules import Issues, error_of
+from model.issue_rules import Issues, error_of, failures_of
 from model.operator_rules import InboxRules
 from model.own_types import know
 from model.records import Delivery, Handler
@@ -151,12 +151,17 @@ class Operators:
         self.issues.look(self.rules, now)
 
     def change_issue(self, number: int, how: int, more: int) -> None:
-        """Acknowledge, resolve or snooze an issue, the only one with its subject and error."""
+        """Acknowledge, resolve or snooze an issue, the only one with its subject and error.
+
+        They are in the order in which they happened last.
+        """
         self.look()
         shown = [(issue.subject, error_of(bug)) for bug, issue in self.issues.items()]
         bugs = [bug for bug, which in zip(self.issues, shown, strict=True) if shown.count(which) == 1]
         if not bugs:
             return
+        failures = failures_of(self.rules)
+        bugs.sort(key=lambda bug: failures[bug][1][-1:] if bug in failures else [])
         bug, now = bugs[number % len(bugs)], self.clock.now()
         issue = self.issues[bug]
         found = [each for each in list_issues(self.front, subject=issue.subject) if each.kind == "failure"]

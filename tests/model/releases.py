@@ -69,6 +69,10 @@ class Lists:
         newer = self._newer(process, processes, now)
         return all(self._plan_alike(process.handlers, self._handlers[number], delivery) for number in newer)
 
+    def longest_wait(self, process: Process, processes: Collection[Process], now: datetime) -> timedelta:
+        """Return how long a process leaves anything to newer lists of which no process polls."""
+        return PATIENCE * len(self._newer(process, processes, now))
+
     def note_planned(self, process: Process, now: datetime) -> None:
         """Note that a process has planned: others leave to its list again what that decides."""
         noted = process.shared.noted

@@ -12,7 +12,7 @@ engines/README.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from model.attempts import UNREADABLE, Attempts
@@ -170,7 +170,7 @@ class Rules(Attempts):
         for result in results:
             run, delivery = result.claim.run, result.claim.run.delivery
             process.holds.pop(result.claim.id, None)
-            if self.runs.get(run.id) is not run or run.token != result.claim.token or not run.unsettled:
+            if not self.is_last(result.claim):
                 continue
             otherwise = self._decides_otherwise(process, delivery, now)
             require(not otherwise, "read though a newer list decides", process.name, delivery.id)
@@ -185,14 +185,17 @@ class Rules(Attempts):
             self.lists.note_planned(process, now)
 
     def _make_runs(self, process: Process, deliveries: Sequence[Delivery], now: datetime) -> None:
-        keys = []
+        made = []
         for delivery in deliveries:
             handlers = [each for each in process.handlers if each.handles(delivery)]
             delivery.state = "planned" if handlers else "done"
-            runs = [self._new_run(delivery, handler, now) for handler in handlers]
-            keys += [each for each in runs if each.order is not None]
-        self._put_in_order(keys, now)
-        self._finish(deliveries)
+            made += [self._new_run(delivery, handler, now) for handler in handlers]
+        self._begin(made, now)
+
+    def _begin(self, made: Collection[Run], now: datetime) -> None:
+        """Put new runs in their orders; a delivery of which all are twins or superseded is finished."""
+        self._put_in_order(made, now)
+        self._finish(each.delivery for each in made)
 
     def _new_run(self, delivery: Delivery, handler: Handler, now: datetime) -> Run:
         """Make a run: due, waiting in its order, or discarded as the twin of an earlier one.
@@ -249,8 +252,8 @@ class Rules(Attempts):
         if all(process.number >= each.number for each in self.processes if each.may_plan(now)):
             self.former.record(process)
             for handler in process.handlers:
-                if any(self.limits[name].paused for name in handler.names if name in self.limits):
-                    self._pause(handler.name)
+                if self._is_paused(handler.names):
+                    self.pause(handler.name)
         self._put_in_order([each for each in self.runs.values() if each.unfinished], now, supersede=False)
 
     def _put_in_order(self, runs: Iterable[Run], now: datetime, *, supersede: bool = True) -> None:
@@ -304,7 +307,7 @@ class Rules(Attempts):
             return "another process has the handler"
         own = process.owner_of(run.name)
         names = self.former.every(run.name) | ({*own.names} if own else set())
-        if any(self.limits[name].paused for name in names if name in self.limits):
+        if self._is_paused(names):
             return "its handler is paused"
         if own is None:
             return None
@@ -315,6 +318,9 @@ class Rules(Attempts):
         if own.rate and next_start and next_start > now:
             return "its rate allows no start yet"
         return None
+
+    def _is_paused(self, names: Iterable[str]) -> bool:
+        return any(self.limits[name].paused for name in names if name in self.limits)
 
     def _limits_of(self, name: str) -> Limits:
         """Return the limits of a handler, by the name that it has now, also for a process of older code."""
@@ -401,6 +407,11 @@ class Rules(Attempts):
 
     # Settle
 
+    def is_last(self, claim: Claim) -> bool:
+        """Return whether a result of this claim counts: nobody has claimed or ended the run since."""
+        run = claim.run
+        return self.runs.get(run.id) is run and run.token == claim.token and run.unsettled
+
     def settle(
         self, process: Process, results: Sequence[Result], now: datetime, *, limited: bool = True
     ) -> list[bool]:
@@ -409,7 +420,7 @@ class Rules(Attempts):
         written, again = [], []
         for result in results:
             claim, run = result.claim, result.claim.run
-            holds = self.runs.get(run.id) is run and run.token == claim.token and run.unsettled
+            holds = self.is_last(claim)
             written.append(holds)
             process.holds.pop(claim.id, None)
             if holds:
@@ -456,9 +467,9 @@ class Rules(Attempts):
             limits = self._limits_of(handler.name)
             limits.failures = 0 if result.state == "succeeded" else limits.failures + 1
             if limits.failures >= handler.pause_after:
-                self._pause(handler.name)
+                self.pause(handler.name)
 
-    def _pause(self, name: str) -> None:
-        """Pause a handler, under each of its names."""
+    def pause(self, name: str) -> None:
+        """Pause a handler, under each of its names: its runs wait, and lose no attempt."""
         for each in self.former.every(name):
             self.limits.setdefault(each, Limits()).paused = True

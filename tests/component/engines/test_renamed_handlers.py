@@ -14,12 +14,14 @@ from billhook.inbox.operating.operations import replay
 from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import count, page, with_runs
 from billhook.inbox.running.handler_lists import HandlerList
+from billhook.inbox.running.leases import LOST
 from billhook.inbox.tables.handler_names import present_names
+from billhook.inbox.tables.records import fingerprint
 from billhook.inbox.watching.handler_backlogs import read_handler_backlogs
 from billhook.inbox.watching.occurrences import read_occurrences
 from support.apps import deliver, inbox_at
 from support.engines import inbox_of, plan, plan_and_claim, runs, status_changed
-from support.inbox_view import rows
+from support.inbox_view import change, rows
 
 pytestmark = pytest.mark.usefixtures("inbox_url")
 
@@ -349,6 +351,22 @@ def test_figures_are_under_the_present_name(renamed, frozen_clock, alias, names)
     assert (failed, backlogs) == (names, names)
 
 
+def test_after_a_roll_back_newer_code_shows_no_run_as_paused_that_is_attempted(renamed):
+    before, after, _ = renamed(True)
+    inbox, now = recorded(after)
+    changed(after)
+    plan(after, now)
+    get_state(after).dispatcher.lists.stop()
+    recorded(before)[0].pause_handler("old", None, now)
+
+    with inbox.database.read() as connection:
+        (of_it,) = read_handler_backlogs(connection, now, inbox.limits())
+    handle(before)
+
+    assert (of_it.name, of_it.paused, of_it.waiting) == ("new", 0, 1)
+    assert runs(before) == [("new", "due", 1)]
+
+
 @pytest.mark.parametrize(("alias", "subjects"), [(True, {"new"}), (False, {"new", "old"})])
 def test_one_bug_of_runs_under_both_names_is_one_issue(renamed, frozen_clock, alias, subjects):
     before, after, _ = renamed(alias, broken=["Paid"])
@@ -371,6 +389,17 @@ def test_one_bug_of_runs_under_both_names_is_one_issue(renamed, frozen_clock, al
 
 def lists(name, *aliases):
     return HandlerList({"PingTest": {name: ()}}, {name: aliases})
+
+
+def test_a_run_that_killed_its_worker_is_of_the_issue_of_its_lost_attempts_over_a_rename(renamed):
+    before, after, _ = renamed(True)
+    changed(before)
+    plan(before, inbox_of(before)[1])
+    change(inbox_at(before), "UPDATE run SET attempts = 3")
+
+    handle(after)
+
+    assert rows(inbox_at(after), "SELECT fingerprint FROM failure") == [(fingerprint("old", LOST),)]
 
 
 def test_the_newest_list_says_what_a_former_name_is(inbox, frozen_clock):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -64,19 +64,30 @@ def find_due(
     held: Set[Lease],
     *,
     suspects: bool,
+    may_call: Callable[[str, str], bool] | None = None,
 ) -> list[Any]:
     """Lock and return due runs, as many of each handler as it has capacity for; the longest waiting first.
 
     With `only`, runs of that delivery alone; with `suspects`, suspects too. Runs of the leases in `held` are
-    left out: their attempts are under way in this process.
+    left out, as their attempts are under way in this process, and so are those of a handler that the caller
+    may not call for their event type.
     """
     values: dict[str, Any] = {"now": now, "of_delivery": only}
-    found = _find(connection, capacities, values, of_one=only is not None, suspects=suspects)
-    if held.isdisjoint((row.run_id, row.token) for row in found):
-        return found
-    # They are in the places of others. Mostly there are none: then each row would be compared for nothing.
-    values["held"] = lease_texts(held)
-    return _find(connection, capacities, values, of_one=only is not None, suspects=suspects, beside_held=True)
+    which = {"of_one": only is not None, "suspects": suspects}
+    found, left = _find(connection, capacities, values, **which), set[str]()
+    while True:
+        is_held = not held.isdisjoint((row.run_id, row.token) for row in found)
+        others = {
+            f"{row.handler}\n{row.event_type}"
+            for row in found
+            if may_call is not None and not may_call(row.handler, row.event_type)
+        }
+        if not (is_held or others):
+            return found
+        # They are in the places of others. Mostly there are none: each row would be compared for nothing.
+        left |= others
+        values |= {"held": lease_texts(held), "left": sorted(left)}
+        found = _find(connection, capacities, values, **which, passing_over=True)
 
 
 def _find(
@@ -125,11 +136,12 @@ def _due(table: FromClause, *conditions: ColumnElement[bool], of_one: bool) -> l
 
 @cache
 def _due_of_handlers(
-    dialect: InboxDialect, *, of_one: bool, suspects: bool, beside_held: bool = False
+    dialect: InboxDialect, *, of_one: bool, suspects: bool, passing_over: bool = False
 ) -> Select[Any]:
     """Build the statement that locks and returns the first due runs of some handlers, `capacity` of each.
 
-    It looks them up in the index alone: no body is read for a row that is skipped.
+    It looks them up in the index alone: no body is read for a row that is skipped. One that is `passing_over`
+    leaves out runs by their leases, and by handler and event type.
     """
 
     def first(table: FromClause, name: ColumnElement[str], columns: Sequence[Any]) -> Select[Any]:
@@ -139,8 +151,12 @@ def _due_of_handlers(
             conditions.append(of_alias(CLAIMABLE, table))
         if not suspects:
             conditions.append(table.c.runs_alone == 0)
-        if beside_held:
+        if passing_over:
             conditions.append(of_alias(~in_parameter(LEASE, "held"), table))
+            its = delivery.alias("its")
+            kind = table.c.handler.concat("\n").concat(its.c.event_type)
+            left = exists().where(its.c.id == table.c.delivery_id, in_parameter(kind, "left"))
+            conditions.append(~left.correlate(table))
         found = select(*columns).where(*conditions).order_by(table.c.due_at, table.c.id)
         return found.limit(bindparam("capacity", type_=Integer))
 

@@ -27,7 +27,7 @@ from sqlalchemy.types import TypeEngine
 
 from billhook.basics.type_names import is_reading
 from billhook.inbox.counting.counts import as_above_watermark
-from billhook.inbox.running.leases import NOT_CLAIMED, UNSETTLED
+from billhook.inbox.running.leases import LOST, NOT_CLAIMED, UNSETTLED
 from billhook.inbox.running.ordering import OrderKey, release_next, with_names
 from billhook.inbox.running.postponing import not_earlier
 from billhook.inbox.running.superseding import discard_superseded
@@ -144,9 +144,7 @@ def settle(
             "duration_seconds": result.duration_seconds,
             # Of a reading it is not counted: the row is deleted with the run, and no figure may fall.
             "retried": int(result.state is RunState.DUE and not (result.uncounted or is_reading(handler))),
-            "fingerprint": None
-            if result.group is None
-            else fingerprint(_own_name(names, handler), result.group),
+            "fingerprint": _issue(names, handler, result.group),
             "place": result.place,
             **claimer,
         }
@@ -166,9 +164,14 @@ def settle(
     return settled, release_next(connection, keys, at), superseded
 
 
-def _own_name(names: StoredNames, stored_under: str) -> str:
-    """Return the name that a handler has now: failures of one bug are one issue under all its names."""
-    return names.get(stored_under, (stored_under,))[0]
+def _issue(names: StoredNames, stored_under: str, group: str | None) -> str | None:
+    """Return the fingerprint of a failure: those of one bug are one issue under all names of a handler.
+
+    What killed its worker is of the issue of the attempts that were lost, which has the stored name.
+    """
+    if group is None:
+        return None
+    return fingerprint(stored_under if group == LOST else names.get(stored_under, (stored_under,))[0], group)
 
 
 _RESULT: dict[str, TypeEngine[Any]] = {

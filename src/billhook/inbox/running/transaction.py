@@ -299,8 +299,9 @@ class InboxTransaction:
                 capacities = {name: min(number, most(name)) for name, number in capacities.items()}
             # Not what a worker of this process has under way, although its lease has expired.
             late = self.held - self._settling
-            found = claims.find_due(self.connection, capacities, now, only, late, suspects=suspects)
-            rows = found = [row for row in found if may_call is None or may_call(row.handler, row.event_type)]
+            rows = found = claims.find_due(
+                self.connection, capacities, now, only, late, suspects=suspects, may_call=may_call
+            )
             if self._limiter is not None:
                 rows = self._limiter.admit(found, idle)
             rows = rows[:limit]

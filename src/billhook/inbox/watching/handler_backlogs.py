@@ -112,7 +112,8 @@ def read_handler_backlogs(
         elif since is not None and state == "retrying":
             last[name] = max(since, last.get(name, since))
     names = sorted({name for name, _ in +numbers})
-    paused = {own_name(limits, one.name) for one in find_paused(connection)}
+    # By the names that the inbox knows: the code that asks may have an alias that no live process has.
+    paused = {one.name for one in find_paused(connection)}
     starts_later = select(handler.c.name).where(handler.c.next_start_at > now - LIMITED_SINCE)
     limited = {*connection.execute(starts_later).scalars(), *names_at_limit(connection, limits, names)}
     rates: defaultdict[str, float] = defaultdict(float)
@@ -120,24 +121,24 @@ def read_handler_backlogs(
         rates[renamed.get(stored_under, stored_under)] += per_second
     is_running = any(numbers[name, "running"] for name in names)
     hanging = read_hanging(connection, now, HANGS_AFTER) if is_running else []
-    timeless = paused.union(own_name(limits, one.handler) for one in hanging)
+    hangs = {own_name(limits, one.handler) for one in hanging}
     backlogs = []
     for name in names:
-        own = own_name(limits, name)
+        own, is_paused = own_name(limits, name), name in paused
         states: defaultdict[str, Any] = defaultdict(int)
         states |= {state: numbers[name, state] for state in ("running", "retrying", "dead")}
         # A run in an order waits for the one before it; if the handler is paused, for that.
-        states["paused" if own in paused else "waiting"] += numbers[name, "waiting"]
-        states["ordered"] = 0 if own in paused else numbers[name, "waiting"]
+        states["paused" if is_paused else "waiting"] += numbers[name, "waiting"]
+        states["ordered"] = 0 if is_paused else numbers[name, "waiting"]
         states["waiting"] += numbers[name, "queued"]
-        due = "paused" if own in paused else "limited" if own in limited else "waiting"
+        due = "paused" if is_paused else "limited" if own in limited else "waiting"
         states[due] += numbers[name, "due"]
         one = HandlerBacklog(
             name, **states, oldest_due_at=oldest.get(name), last_due_at=last.get(name),
             last_put_off=name in last and put_off.get(name) == last[name],
             per_second=rates.get(name, 0.0),
         )  # fmt: skip
-        if own not in timeless:
+        if not is_paused and own not in hangs:
             one = _with_time(one, now, limits.get(name))
         backlogs.append(one)
     return backlogs

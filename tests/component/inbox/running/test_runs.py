@@ -235,6 +235,21 @@ def test_a_suspect_is_left_to_those_who_call_its_handler_for_its_type_and_the_ne
     assert claim_suspect(inbox, seconds=31).delivery.key == "k0"
 
 
+def test_runs_of_a_type_that_is_left_to_others_hide_none_that_are_due_behind_them(inbox, where):
+    planned_many(inbox, 5)
+    change(where, "UPDATE delivery SET event_type = 'Acme' WHERE key IN ('k0', 'k1')")
+    change(where, "UPDATE delivery SET event_type = 'Other' WHERE key = 'k2'")
+
+    def may_call(handler, event_type):
+        return (handler, event_type) == ("a", "PingTest")
+
+    with inbox.transaction("loop") as transaction:
+        found = transaction.claim(2, at(1), at(31), may_call=may_call)
+
+    assert [one.delivery.key for one in found] == ["k3", "k4"]
+    assert [one.delivery.key for one in claim(inbox, 3)] == ["k0", "k1", "k2"]
+
+
 def test_of_suspects_the_one_with_the_fewest_attempts_that_count_is_claimed_first(inbox, where):
     planned_many(inbox, 2)
     claim(inbox)
