@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from flask import Flask
 from hypothesis import HealthCheck, settings
@@ -31,9 +30,10 @@ from support.postgres import (
     BOTH,
     OwnServer,
     SharedServer,
+    administrator,
+    close_administrators,
     fresh_database,
     fresh_schema,
-    libpq,
     required,
     start_own_server,
 )
@@ -194,8 +194,8 @@ def postgres_server() -> Iterator[SharedServer]:
     shared = SharedServer()
     yield shared
     if shared.is_used:
-        with psycopg.connect(**libpq(shared.url), autocommit=True) as connection:
-            drop_spares(connection)
+        drop_spares(administrator(shared.url))
+        close_administrators()
     shared.stop()
 
 
