@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 from flask import Flask, request
 
-from billhook.basics.concurrency import reset_in_child
+from billhook.basics.concurrency import reset_in_child, startup_context
 from billhook.basics.engine_kinds import ENGINES, WORKER, EngineKind, Place
 from billhook.clock import Clock, SystemClock
 from billhook.engines import Dispatcher, Engine, InlineEngine, Worker
-from billhook.engines.attempt_context import startup_context
 from billhook.engines.dispatcher import handler_limits
 from billhook.engines.maintenance import MaintenanceOptions
 from billhook.engines.newest_list import NewestList
