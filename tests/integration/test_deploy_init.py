@@ -18,6 +18,8 @@ from pathlib import Path
 import gunicorn.config
 import pytest
 import yaml
+from click.testing import CliRunner
+from flask.cli import ScriptInfo
 
 from billhook.cli import flask_group
 from billhook.deployment.plan import DeploymentPlan
@@ -174,13 +176,21 @@ def test_the_receiver_without_an_app_gets_its_files(tmp_path: Path) -> None:
         (["--target", "shop:create_app('x y')"], "--target"),
     ],
 )
-def test_what_no_file_can_have_is_refused_by_its_option(shop: Path, arguments: list[str], what: str) -> None:
-    done = deploy(shop, "init", "--yes", *arguments)
+def test_what_no_file_can_have_is_refused_by_its_option(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, no_options: None, arguments: list[str], what: str
+) -> None:
+    monkeypatch.chdir(shop)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    # One that cannot be loaded leaves nothing in this process, and would get its files all the same.
+    (shop / "shop/__init__.py").write_text("import no_such_package\n" + SHOP.format(hook="pass"))
+    command = ["deploy", "init", "--yes", *arguments]
 
-    assert done.returncode != 0
-    assert what in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "hunter2" not in done.stderr
+    refused = CliRunner().invoke(flask_group, command, obj=ScriptInfo(app_import_path="shop"))
+
+    assert refused.exit_code != 0
+    assert what in refused.stderr
+    assert isinstance(refused.exception, SystemExit)  # and no traceback
+    assert "hunter2" not in refused.output
     assert not (shop / "deployment").exists()
 
 

@@ -107,6 +107,7 @@ AREAS = {
         {"engines/cycle.py": 30, "engines/worker.py": 30},
         (
             "tests/component/engines/test_claim_window.py",
+            "tests/component/engines/test_stopping.py",
             "tests/unit/engines",
             "tests/component/engines/test_reading.py",
             "tests/component/engines/test_suspects.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 
 from celery import Celery
@@ -16,7 +17,7 @@ from billhook.engines.rq import RQEngine
 from billhook.events import EVENT_TYPES, CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
-from support.inbox_view import column, rows
+from support.inbox_view import column, incoming, rows
 
 
 def handling(function, *event_types, **options):
@@ -41,6 +42,17 @@ def noting(calls, failing=(), event_type=PingTest, **options):
         calls.append(f"other {delivery.key}")
 
     return handlers
+
+
+def worker_of_slow_runs(running, number, threads):
+    """Return a worker beside so many deliveries, and the event that their handler waits for."""
+    may_end = threading.Event()
+    app = running(
+        handling(lambda event: may_end.wait(60), name="h"), start_now=False, BILLHOOK_LEASE_SECONDS=300
+    )
+    for one in range(number):
+        get_state(app).inbox.put(incoming(f"m{one}"))
+    return get_state(app).worker(threads), may_end
 
 
 def send(app, count, event_type="PingTest", first=1):

@@ -180,24 +180,58 @@ _schemas: set[int] = set()
 
 @contextlib.contextmanager
 def fresh_schema(
-    server_url: str, keep: Callable[[psycopg.Connection[Any], str], bool] = lambda connection, name: False
+    server_url: str, keep: Callable[[psycopg.Connection[Any], str], bool] | None = None
 ) -> Iterator[str]:
-    """The URL of an empty schema; dropped afterwards, with whatever is in it, unless `keep` keeps it."""
+    """The URL of an empty schema; dropped afterwards, with whatever is in it, unless `keep` keeps it.
+
+    `keep` is for a server that no test restarts.
+    """
     # Names are used again: compiled statements have them.
     number = next(number for number in itertools.count() if number not in _schemas)
     _schemas.add(number)
     name = f"billhook_test_{os.getpid()}_{_RUN}_{number}"
-    with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
+    with _administrator(server_url, keep is not None) as connection:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
     try:
         yield with_options(server_url, f"-csearch_path={name}")
     finally:
-        with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
+        with _administrator(server_url, keep is not None) as connection:
             connection.execute("SET client_min_messages = warning")
             connection.execute("SET lock_timeout = '5s'")  # whoever left a transaction open is told so
-            if not keep(connection, name):
+            if keep is None or not keep(connection, name):
                 connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(name)))
         _schemas.discard(number)
+
+
+@contextlib.contextmanager
+def _administrator(server_url: str, is_kept: bool) -> Iterator[psycopg.Connection[Any]]:
+    if is_kept:
+        yield administrator(server_url)
+    else:
+        with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
+            yield connection
+
+
+_administrators: dict[tuple[object, ...], psycopg.Connection[Any]] = {}
+
+
+def administrator(url: str) -> psycopg.Connection[Any]:
+    """The connection that makes and drops schemas on the server of a URL, kept until `close_administrators`.
+
+    Each new one would read the catalogs and plan anew, which takes longer than many a test.
+    """
+    arguments = {name: value for name, value in libpq(url).items() if name != "options"}
+    place = os.getpid(), *sorted(arguments.items())
+    if place not in _administrators:
+        kept = _administrators[place] = psycopg.connect(**arguments, autocommit=True)
+        kept.execute("SET synchronous_commit = off")
+    return _administrators[place]
+
+
+def close_administrators() -> None:
+    """Close what `administrator` opened in this process."""
+    for place in [place for place in _administrators if place[0] == os.getpid()]:
+        _administrators.pop(place).close()
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import secrets
 import tempfile
 from pathlib import Path
@@ -14,7 +15,7 @@ from psycopg import sql
 
 from billhook.inbox import Inbox
 from support.inbox_view import place_of, upgraded
-from support.postgres import libpq
+from support.postgres import administrator, libpq
 from support.query_plans import listening
 
 
@@ -44,10 +45,10 @@ _migrations: list[str] = []
 
 
 def _repeat_upgrade(url: str) -> None:
+    if _use_spare(url):
+        return
     with psycopg.connect(**libpq(url), autocommit=True) as connection:
         ((name,),) = connection.execute("SELECT current_schema()").fetchall()
-        if name and _use_spare(connection, name):
-            return
         if _migrations:
             connection.execute(";\n".join([*_migrations, *_without_autovacuum()]))
             if name and not _pristine:
@@ -123,18 +124,19 @@ def drop_spares(connection: psycopg.Connection[Any]) -> None:
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
 
 
-def _use_spare(connection: psycopg.Connection[Any], name: str) -> bool:
+def _use_spare(url: str) -> bool:
     """Put a spare in the place of an empty schema; False if there is none, or the schema has a table."""
-    spares = _spares.get(_place(connection))
-    if not spares:
+    arguments = libpq(url)
+    spares = _spares.get((f"{arguments.get('host')}:{arguments.get('port', 5432)}", arguments["dbname"]))
+    named = re.fullmatch(r"-csearch_path=(\w+)", arguments.get("options", ""))
+    if not spares or not named:
         return False
+    connection, name = administrator(url), sql.Identifier(named[1])
     try:
-        connection.execute(sql.SQL("DROP SCHEMA {}").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("DROP SCHEMA {}").format(name))
     except psycopg.errors.DependentObjectsStillExist:
         return False
-    connection.execute(
-        sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(sql.Identifier(spares.pop()), sql.Identifier(name))
-    )
+    connection.execute(sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(sql.Identifier(spares.pop()), name))
     return True
 
 

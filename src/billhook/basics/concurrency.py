@@ -4,10 +4,15 @@ A thread that ends by an error is logged, and told to those who count that. Wher
 blocking work runs in a native one, if it can. A child process inherits no locked lock and uses no connection
 of its parent: an object that holds locks, threads or connections registers a method with `reset_in_child`. It
 runs in each child before anything else does, so no other code has to compare process ids.
+
+A thread of a pool calls one handler after another. What one of them sets of context variables, such as the
+tenant of a log line, must not be there in the next; what the app has set while it was imported must be, as in
+the main thread. So each attempt runs in a copy of what the app has set, dropped with what the attempt sets.
 """
 
 from __future__ import annotations
 
+import decimal
 import logging
 import os
 import secrets
@@ -17,6 +22,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from contextvars import Context, copy_context
 from typing import NoReturn, ParamSpec, TypeVar
 from weakref import WeakMethod
 
@@ -34,6 +40,8 @@ _forking = threading.Lock()
 _steps: list[tuple[Step, Step, Step]] = []
 _resets: list[WeakMethod[Step]] = []
 _observers: list[WeakMethod[Crash]] = []
+_OF_THE_MOMENT = frozenset({"flask.app_ctx", "flask.request_ctx", "current_context"})
+"""Variables of the call in progress, which are not copied: Flask's contexts, OpenTelemetry's current span."""
 
 
 def unique_process_name() -> str:
@@ -136,6 +144,36 @@ def run_blocking(function: Callable[P, T], *arguments: P.args, **more: P.kwargs)
     if outcome[1] is not None:
         raise outcome[1]
     return outcome[0]
+
+
+def _settings(context: decimal.Context) -> tuple[object, ...]:
+    numbers = context.prec, context.Emin, context.Emax, context.capitals, context.clamp
+    return *numbers, context.rounding, context.traps
+
+
+_SHIPPED = _settings(decimal.DefaultContext)
+
+
+def startup_context() -> Context:
+    """Copy the context variables that the app has set so far. Call it in the thread that imported the app."""
+    context = Context()
+    for variable, value in copy_context().items():
+        # One that only computing has made hides `decimal.DefaultContext`, which an app sets for its threads.
+        made = isinstance(value, decimal.Context) and _settings(value) == _SHIPPED
+        if variable.name not in _OF_THE_MOMENT and not made:
+            context.run(variable.set, value)
+    return context
+
+
+def run_in_copy(context: Context, function: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
+    """Call a function in a copy of a context, which is dropped afterwards."""
+    own = context.copy()
+    for variable, value in own.items():
+        # The one variable of the library whose value is changed in place: a handler's `getcontext().prec = 6`
+        # would reach all copies. Without a value each copy makes its own.
+        if isinstance(value, decimal.Context):
+            own.run(variable.set, value.copy())
+    return own.run(function, *arguments, **more)
 
 
 def wait_readable(descriptors: Iterable[int], seconds: float) -> set[int]:

@@ -16,9 +16,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from billhook import signals
+from billhook.basics.concurrency import startup_context
 from billhook.basics.type_names import is_reading
 from billhook.clock import Clock
-from billhook.engines.attempt_context import startup_context
 from billhook.engines.newest_list import NewestList
 from billhook.engines.reading import Reading, quarantined
 from billhook.engines.reporting import AttemptResult, PlannedDelivery, delivery_fields, report

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from queue import Empty, SimpleQueue
 
-from billhook.basics.concurrency import tell_of_crash
+from billhook.basics.concurrency import run_in_copy, tell_of_crash
 from billhook.basics.type_names import is_reading
-from billhook.engines.attempt_context import run_attempt
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.reading import READING_SECONDS
 from billhook.engines.reporting import delivery_fields
@@ -168,7 +167,7 @@ class HandlerPool:
         try:
             while not thread.abandoned and (run := self._queue.get()) is not None:
                 thread.run = run
-                run_attempt(self.dispatcher.startup_context, self._execute, thread, run)
+                run_in_copy(self.dispatcher.startup_context, self._execute, thread, run)
         except BaseException as error:
             # An error of ours or of the machine: a handler's error is part of a result. The thread is
             # replaced, and its lease left to expire rather than renewed for ever.

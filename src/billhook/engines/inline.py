@@ -12,8 +12,8 @@ from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
+from billhook.basics.concurrency import run_in_copy
 from billhook.basics.engine_kinds import INLINE, WORKER, EngineKind
-from billhook.engines.attempt_context import run_attempt
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import ClaimedRun, HandlerPool
 from billhook.engines.maintenance import DEFAULT_MAINTENANCE, MaintenanceOptions
@@ -122,6 +122,6 @@ class _CallersThread(HandlerPool):
                 self._expired.append(run)
             else:
                 # What the caller has set, such as a test or a middleware, its handlers see.
-                attempt = run_attempt(copy_context(), self.dispatcher.attempt, run.claim, run.event)
+                attempt = run_in_copy(copy_context(), self.dispatcher.attempt, run.claim, run.event)
                 self._finished.append(attempt)
         return super().finished()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -134,7 +133,7 @@ class Billhook:
             state.bind_engine()
             if state.starts_on_request:  # first, because hooks of the app may reject the request
                 app.before_request_funcs.setdefault(None, []).insert(0, state.start_engine_on_request)
-            atexit.register(state.close)
+            state.close_at_exit()
 
     def start(self, app: Flask) -> None:
         """Start the engine in this process now, instead of with its first request.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 from collections.abc import Iterable
@@ -13,11 +14,10 @@ from typing import TYPE_CHECKING
 
 from flask import Flask, request
 
-from billhook.basics.concurrency import reset_in_child
+from billhook.basics.concurrency import reset_in_child, startup_context
 from billhook.basics.engine_kinds import ENGINES, WORKER, EngineKind, Place
 from billhook.clock import Clock, SystemClock
 from billhook.engines import Dispatcher, Engine, InlineEngine, Worker
-from billhook.engines.attempt_context import startup_context
 from billhook.engines.dispatcher import handler_limits
 from billhook.engines.maintenance import MaintenanceOptions
 from billhook.engines.newest_list import NewestList
@@ -107,6 +107,7 @@ class BillhookState:
     def start(self) -> None:
         """Start this process's threads: the receiver's, the engine, the watch; also after `close`."""
         add_app(self.app, standalone=ENVIRON in self.app.extensions, command=self.settings.command)
+        self.close_at_exit()
         try:
             self.wsgi_receiver.start()
             self.engine.start()
@@ -206,6 +207,11 @@ class BillhookState:
         inline = InlineEngine(self.inbox, self.dispatcher, lease_seconds=self.settings.lease_seconds)
         return inline.handle_due()
 
+    def close_at_exit(self) -> None:
+        """Have `close` called when this process ends, once; also after `close`."""
+        atexit.unregister(self.close)
+        atexit.register(self.close)
+
     def close(self) -> None:
         """Stop the engine, commit pending deliveries and close the inbox in this process."""
         self.engine.stop()
@@ -217,6 +223,7 @@ class BillhookState:
         if client is not None:
             client.close()
         remove_app(self.app)
+        atexit.unregister(self.close)  # it would keep the app in memory until the process ends
 
     def _engine(self, kind: EngineKind) -> Engine:
         # By its name: only the engine that is chosen is imported.

@@ -141,6 +141,7 @@ def shop(tmp_path, inbox_url, filled_file) -> Iterator[Shop]:
         made.fill()
     yield made
     made.app_state.close()
+    vars(made).clear()  # its handlers refer to it, and signals to them: the app would stay in memory
 
 
 @pytest.fixture(scope="module")

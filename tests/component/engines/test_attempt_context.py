@@ -10,7 +10,7 @@ import flask
 import pytest
 
 from billhook import Handlers, signals
-from billhook.engines.attempt_context import run_attempt, startup_context
+from billhook.basics.concurrency import run_in_copy, startup_context
 from billhook.events import PingTest
 from billhook.extension import get_state
 from support.apps import deliver
@@ -149,6 +149,6 @@ def test_a_decimal_context_that_nobody_changed_leaves_the_default_to_decide(monk
         decimal.setcontext(decimal.Context(prec=28))
         context = startup_context()
         monkeypatch.setattr(decimal.DefaultContext, "prec", 12)
-        return run_attempt(context, lambda: decimal.getcontext().prec)
+        return run_in_copy(context, lambda: decimal.getcontext().prec)
 
     assert in_copy(prec) == 12

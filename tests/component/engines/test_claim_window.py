@@ -18,7 +18,7 @@ from billhook.events import CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox import InboxTransaction, Lease
 from support.apps import inbox_at
-from support.engines import handling
+from support.engines import handling, worker_of_slow_runs
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.processes import until
 from support.query_plans import fill_unread
@@ -30,16 +30,6 @@ THREADS = 2
 def count(app, state):
     [(number,)] = rows(inbox_at(app), f"SELECT count(*) FROM run WHERE state = '{state}'")
     return number
-
-
-def worker_of_slow_runs(running, number):
-    """A worker beside so many deliveries, and the event that its handler waits for."""
-    may_end = threading.Event()
-    handlers = handling(lambda event: may_end.wait(60), name="h")
-    state = get_state(running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=300))
-    for one in range(number):
-        state.inbox.put(incoming(f"m{one}"))
-    return state.worker(THREADS), may_end
 
 
 def runs_claimed_while_slow(running) -> int:
@@ -101,7 +91,7 @@ def test_the_window_follows_the_runs_that_finish_between_two_commits():
 
 def test_the_window_shrinks_when_a_lease_has_to_be_renewed(running):
     """Handlers are slow then, and other workers can claim what this one would only hold."""
-    worker, may_end = worker_of_slow_runs(running, 1)
+    worker, may_end = worker_of_slow_runs(running, 1, THREADS)
     worker._poll()
     worker._leases.window, worker._leases._renew_at = 64, 0.0
 
@@ -113,7 +103,7 @@ def test_the_window_shrinks_when_a_lease_has_to_be_renewed(running):
 
 
 def test_at_a_renewal_a_worker_keeps_as_many_queued_runs_as_ended_since_the_last_one(running):
-    worker, may_end = worker_of_slow_runs(running, 5)
+    worker, may_end = worker_of_slow_runs(running, 5, THREADS)
     worker._leases.window = 5
     worker._poll()
     until(lambda: worker._handlers._queue.qsize() == 5 - THREADS)
@@ -135,46 +125,6 @@ def test_closing_a_worker_ends_the_threads_of_its_handlers(running):
     for thread in threads:
         thread.join(20)
     assert [thread.is_alive() for thread in threads] == [False] * THREADS
-
-
-def test_a_worker_that_stops_does_not_poll_for_runs_that_it_leaves(running):
-    """Else it would poll without a pause while its last handlers run."""
-    state = get_state(running(Handlers(), start_now=False))
-    planned(state.inbox, "h")
-    worker = state.worker(THREADS)
-    worker.stop()
-
-    pause = worker._poll()
-    worker.close()
-
-    assert pause > 1.0
-
-
-def test_a_worker_that_stops_records_that_it_plans_nothing_more(running, monkeypatch):
-    """Others need not wait for it until its handlers have returned."""
-    worker, recorded = get_state(running(Handlers(), start_now=False)).worker(THREADS), []
-    monkeypatch.setattr(worker._registration, "stopping", lambda: recorded.append(1))
-
-    worker._drain(1.0)
-    worker.close()
-
-    assert recorded == [1]
-
-
-def test_a_worker_whose_inbox_is_closed_waits_for_no_handler(running):
-    """It could not write the result, and would use a processor until the end of its grace."""
-    worker, may_end = worker_of_slow_runs(running, 1)
-    worker._poll()
-    held = len(worker._leases.runs)
-    worker.detach()
-
-    began = time.monotonic()
-    worker._drain(20.0)
-    took = time.monotonic() - began
-    may_end.set()
-    worker.close()
-
-    assert (held, took < 10) == (1, True)
 
 
 def test_only_what_a_transaction_has_left_unchanged_is_read_again(running, monkeypatch):
@@ -454,7 +404,7 @@ def test_a_worker_polls_at_once_after_a_full_batch_and_after_claims_that_leave_c
 
 def test_after_a_claim_of_one_run_a_worker_polls_at_once_too(running):
     """Another may be due: a claim takes few of each handler."""
-    worker, may_end = worker_of_slow_runs(running, 1)
+    worker, may_end = worker_of_slow_runs(running, 1, THREADS)
 
     pauses = [worker._poll() for _ in range(2)]
     may_end.set()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import re
 import sys
 import time
+import weakref
 from datetime import datetime
 from types import ModuleType
 
@@ -23,7 +26,7 @@ from billhook.extension import get_state
 from billhook.inbox.tables.revision import REVISION
 from billhook.signing import TimestampedHMAC
 from billhook.standalone import create_app
-from support.apps import deliver, inbox_file
+from support.apps import deliver, inbox_file, make_app
 from support.inbox_view import change, rows
 from support.processes import until
 from support.signing import OTHER_SECRET, PATH, SECRET, signed
@@ -470,3 +473,35 @@ def test_the_standalone_app_refuses_a_schema_that_does_not_fit(app_with, tmp_pat
 
     with pytest.raises(SchemaMismatch, match="the inbox has schema 9999"):
         create_app({"BILLHOOK_SECRETS": SECRET, "BILLHOOK_ENGINE": "worker"})
+
+
+# --- the end of an app ------------------------------------------------------------------------------
+
+
+def test_an_app_that_is_closed_is_kept_by_nothing(tmp_path):
+    """A test suite may make one for each of its tests."""
+    apps = [make_app(tmp_path, BILLHOOK_ENGINE="inline") for _ in range(2)]
+    assert [deliver(app).status_code for app in apps] == [200, 200]
+    closed, control = map(weakref.ref, apps)
+    get_state(closed()).close()
+    apps.clear()
+    gc.collect()
+
+    assert closed() is None
+    assert control() is not None  # one that is open is closed as the process ends
+    get_state(control()).close()
+
+
+def test_an_app_that_is_started_again_is_closed_once_as_the_process_ends(app_with, monkeypatch):
+    at_exit = []
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    monkeypatch.setattr(atexit, "unregister", lambda close: close in at_exit and at_exit.remove(close))
+    state = get_state(app_with())
+    assert at_exit == [state.close]
+
+    state.start()
+    assert at_exit == [state.close]
+    state.close()
+    assert at_exit == []
+    state.start()
+    assert at_exit == [state.close]
