@@ -917,6 +917,9 @@ FROM billhook.run
 --> run: run_pkey
 
 -- postgres/database.py PostgresDatabase.facts
+SELECT pid, application_name AS application, extract(epoch FROM now() - xact_start)::float8 AS seconds FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid() AND xact_start <= now() - make_interval(secs => %(seconds)s) ORDER BY xact_start LIMIT 1
+
+-- postgres/database.py PostgresDatabase.facts
 SELECT quote_ident(current_user), quote_ident(%(schema)s)
 
 -- postgres/database.py PostgresDatabase.facts
