@@ -26,7 +26,7 @@ from billhook.inbox.operating.takeover import passed_over
 from billhook.inbox.reading.deliveries import ListedDelivery, details, handler_names
 from billhook.inbox.running.postponing import LONGEST_POSTPONEMENT
 from billhook.inbox.watching.handler_backlogs import HandlerBacklog
-from billhook.inbox.watching.judgement import Severity
+from billhook.inbox.watching.judgement import Judgement, Severity
 from billhook.inbox.watching.overview import PeriodFigures, read_periods
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, end_of_axis, level
 from billhook.pages.pages import Pages
@@ -107,6 +107,13 @@ def stored_and_loaded(context: DashboardContext) -> list[str]:
     """Return the names of the handlers that are loaded or have runs, in order."""
     loaded = {handler.name for handler in context.state.handlers.every()}
     return sorted(loaded.union(handler_names(context.inbox)))
+
+
+def banner_tone(judgement: Judgement) -> str:
+    """Return the colour of a judgement's sentence; amber where that is of refused requests, a note."""
+    if judgement.worst is not None:
+        return SEVERITY_TONES[judgement.worst]
+    return "warn" if judgement.refusals else "good" if judgement.last_at is not None else ""
 
 
 def tone(state: str) -> str:

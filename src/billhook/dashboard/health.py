@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Response, current_app
 
-from billhook.dashboard.context import SEVERITY_TONES, DashboardContext
+from billhook.dashboard.context import DashboardContext, banner_tone
 from billhook.doctor.checks import examine
 from billhook.doctor.examined import Setup
 from billhook.errors import BillhookError
@@ -26,8 +26,8 @@ def show_health(context: DashboardContext) -> Response:
     # The findings are of the set-up: what becomes of deliveries is judged as on all other pages.
     tones = {"error": "bad", "warning": "warn"}
     levels = [tones[one.level] for one in found if one.level in tones]
-    if judgement is not None and judgement.worst:
-        levels.append(SEVERITY_TONES[judgement.worst])
+    if judgement is not None and (told := banner_tone(judgement)) in tones.values():
+        levels.append(told)
     return context.render(
         "health.html",
         findings=found,

@@ -17,6 +17,7 @@ from billhook.dashboard.context import (
     DashboardContext,
     attempts_chart,
     backlog_levels,
+    banner_tone,
     read_range,
     stacked_chart,
 )
@@ -79,7 +80,7 @@ def show_overview(context: DashboardContext) -> Response:
         refusals=_with_places(judgement.refusals),
         all_well=judgement.all_well,
         tones={one.condition.name: SEVERITY_TONES[one.condition.severity] for one in judgement.problems},
-        worst=SEVERITY_TONES[judgement.worst] if judgement.worst else "good",
+        tone_of_all=banner_tone(judgement),
         range=name,
         ranges=RANGES,
         received=_received_chart(name, periods),
