@@ -13,6 +13,7 @@ from billhook.inbox import DeliveryFilter, RunOptions, WorkerRecord
 from billhook.inbox.operating.operations import replay
 from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import count, page, with_runs
+from billhook.inbox.running.due import next_times
 from billhook.inbox.running.handler_lists import HandlerList
 from billhook.inbox.running.leases import LOST
 from billhook.inbox.tables.handler_names import present_names
@@ -240,6 +241,24 @@ def test_at_most_counts_what_newer_code_has_under_way(renamed, frozen_clock, ali
     handle(before)
 
     assert calls == called
+
+
+@pytest.mark.parametrize(("alias", "due"), [(True, []), (False, ["old"])])
+def test_older_code_takes_none_for_due_while_newer_code_has_as_many_under_way_as_may(
+    renamed, frozen_clock, alias, due
+):
+    """Else it would have suspects wait for it."""
+    before, after, _ = renamed(alias, at_most=1)
+    recorded(before)
+    recorded(after)
+    changed(after, "Pending")
+    plan_and_claim(after, "another worker", frozen_clock.now())
+    changed(before, "Paid")
+    plan(before, frozen_clock.now())
+
+    inbox, _ = inbox_of(before)
+    with inbox.database.read() as connection:
+        assert [*next_times(connection, inbox.limits()).due] == due
 
 
 @pytest.mark.parametrize(("alias", "paused"), [(True, ["new"]), (False, [])])

@@ -29,6 +29,7 @@ from billhook.basics.type_names import is_reading
 from billhook.inbox.running.handler_lists import EVERY_TYPE, TypeFilter, of_types
 from billhook.inbox.running.postponing import not_earlier
 from billhook.inbox.running.unread import first_of_each
+from billhook.inbox.tables.handler_names import stored_names
 from billhook.inbox.tables.records import HandlerLimits, own_name
 from billhook.inbox.tables.schema import (
     CLAIMABLE,
@@ -192,10 +193,15 @@ def names_at_limit(
 
 
 def count_running(connection: Connection, handlers: Collection[HandlerLimits]) -> dict[str, int]:
-    """Return how many runs of each of these handlers are under way, by the handler's own name."""
+    """Return how many runs of each of these handlers are under way, by the handler's own name.
+
+    Those that newer code has under the names that it gives the handler are counted too.
+    """
     numbers = {of_it.name: 0 for of_it in handlers}
     if numbers:
-        own = {name: of_it.name for of_it in handlers for name in of_it.names}
+        names = stored_names(connection)
+        own = {name: of_it.name for of_it in handlers for name in names.get(of_it.name, ())}
+        own |= {name: of_it.name for of_it in handlers for name in of_it.names}
         running = select(run.c.handler, func.count()).where(RUNNING_RUN, in_values(run.c.handler, own))
         for name, number in connection.execute(running.group_by(run.c.handler)):
             numbers[own[name]] += number

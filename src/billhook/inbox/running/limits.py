@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, insert, or_, select, union_all, update
 
 from billhook.inbox.running.due import IS_PAUSED, count_running, due_runs
-from billhook.inbox.tables.handler_names import PRESENT_NAME, has_name_of, present_names, stored_names
+from billhook.inbox.tables.handler_names import PRESENT_NAME, has_name_of, present_names
 from billhook.inbox.tables.locks import lock_limits
 from billhook.inbox.tables.records import Claim, HandlerLimits, PausedHandler, own_name
 from billhook.inbox.tables.schema import handler, run
@@ -85,15 +85,6 @@ class Limiter:
         present = self._read({*renamed.values()}) if renamed else {}
         return found | {name: present[to] for name, to in renamed.items()}
 
-    def _count_running(self, bounded: Mapping[str, HandlerLimits]) -> dict[str, int]:
-        """Return how many runs of each handler are under way, under the names of newer code too."""
-        names = stored_names(self.connection) if bounded else {}
-        every = {
-            name: replace(limits, names=(*limits.names, *({*names.get(name, ())} - {*limits.names})))
-            for name, limits in bounded.items()
-        }
-        return count_running(self.connection, every.values())
-
     def _write(self, row: Row[Any], **values: Any) -> None:
         self.connection.execute(update(handler).where(handler.c.id == row.id).values(values))
 
@@ -109,7 +100,7 @@ class Limiter:
         bounded = self._bounded(names)
         if bounded:
             lock_limits(self.connection)
-            rows, running = self._read(bounded), self._count_running(bounded)
+            rows, running = self._read(bounded), count_running(self.connection, bounded.values())
             for name, limits in bounded.items():
                 capacity = most if limits.at_most is None else limits.at_most - running[name]
                 if limits.rate is not None:
@@ -164,7 +155,7 @@ class Limiter:
     def startable(self, settled: Collection[str], now: datetime) -> list[int]:
         """Return deliveries whose runs may start because runs of these handlers were settled."""
         bounded = self._bounded(settled)
-        running = self._count_running(bounded)
+        running = count_running(self.connection, bounded.values())
         deliveries: list[int] = []
         for name, limits in bounded.items():
             # A settled run gives capacity where runs under way are counted, not where starts are.
