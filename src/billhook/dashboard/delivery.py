@@ -49,6 +49,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         ),
         failed=any(run.standing in ("dead", "retrying") for run in found.runs),
         has_dead=any(run.state == "dead" for run in found.runs),
+        has_put_off=any(_is_put_off(one) for run in found.runs for one in run.failures),
         postponable=any(run.state in ("due", "waiting") for run in found.runs),
         open=found.summary.state not in ("done", "pruned", "erased"),
         unfinished=found.summary.state in ("received", "planned"),
@@ -62,14 +63,15 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
 
 
 def _marks(run: RunDetails) -> list[Mark]:
-    marks = [
-        Mark(one.failed_at, "quiet", f"put off by its handler at {format_time(one.failed_at)}")
-        if _is_put_off(one)
-        else Mark(one.failed_at, "warn", f"attempt {one.attempt} failed at {format_time(one.failed_at)}")
-        for one in run.failures
-    ]
-    if marks and run.state == "dead":
-        marks[-1] = marks[-1]._replace(tone=tone("dead"), text=f"{marks[-1].text}: dead")
+    marks = []
+    for one in run.failures:
+        at = format_time(one.failed_at)
+        if run.state == "dead" and one is run.failures[-1]:
+            marks.append(Mark(one.failed_at, tone("dead"), f"attempt {one.attempt} failed at {at}: dead"))
+        elif _is_put_off(one):
+            marks.append(Mark(one.failed_at, "quiet", f"put off by its handler at {at}"))
+        else:
+            marks.append(Mark(one.failed_at, "warn", f"attempt {one.attempt} failed at {at}"))
     if run.finished_at is not None and run.state in ("succeeded", "discarded"):
         marks.append(Mark(run.finished_at, tone(run.state), f"{run.state} at {format_time(run.finished_at)}"))
     if run.state == "due" and run.due_at is not None:

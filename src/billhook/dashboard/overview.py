@@ -33,7 +33,6 @@ from billhook.pages.charts import Bars, Sparkline, sparkline
 
 _CAUSE_TONES = ("warn", "bad", "violet", "rose")
 """Those of the most frequent causes of refusals; all others share one."""
-"""The most causes of refusals that are shown separately, the most frequent first."""
 _HANDLERS = 12
 """How many handlers are shown: those that matter most. The others are on their page."""
 

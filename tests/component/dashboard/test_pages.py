@@ -671,7 +671,18 @@ def test_an_attempt_that_its_handler_put_off_is_no_failure_on_the_page_of_a_deli
     page = made.get("deliveries/1").text
 
     assert re.search(r'<circle class="quiet"[^>]*><title>put off by its handler at ', page)
+    assert '<span class="dot"></span>put off' in page
     assert "attempt 1 failed" not in page
+
+
+def test_the_last_attempt_failed_although_its_handler_asked_for_another(site):
+    made = site(BILLHOOK_RETRY_SCHEDULE_SECONDS=[])
+    made.broken.append(Retry("the ledger is closed until Monday"))
+    made.deliver()
+
+    page = made.get("deliveries/1").text
+
+    assert re.search(r'<circle class="strong"[^>]*><title>attempt 1 failed at [^<]*: dead<', page)
 
 
 def test_a_handler_that_no_process_has_is_not_active(site):
@@ -692,6 +703,8 @@ def test_a_handler_that_no_process_has_is_not_active(site):
     facts = " ".join(made.text(f"failures/{issue.id}").split())
     assert "handler shop.mail" in facts
     assert "event type shop.mail" not in facts
+    hints = made.app.test_cli_runner().invoke(args=["billhook", "failures", "show", issue.id]).stdout
+    assert "billhook deliveries replay --handler shop.mail --without-handler shop.mail\n" in hints
 
 
 def test_where_a_call_hangs_no_page_says_that_none_was_handled(site):
