@@ -228,15 +228,20 @@ def test_a_rename_pauses_the_new_name_of_a_handler_that_is_paused(renamed):
     ]
 
 
-@pytest.mark.parametrize(("alias", "called"), [(True, []), (False, ["Paid"])])
-def test_at_most_counts_what_newer_code_has_under_way(renamed, frozen_clock, alias, called):
-    before, after, calls = renamed(alias, at_most=1)
+def have_newer_code_handle_one(before, after, now):
+    """Have a run of newer code be under way, and one of older code wait."""
     recorded(before)
     recorded(after)
     changed(after, "Pending")
-    plan_and_claim(after, "another worker", frozen_clock.now())
+    plan_and_claim(after, "another worker", now)
     changed(before, "Paid")
-    plan(before, frozen_clock.now())
+    plan(before, now)
+
+
+@pytest.mark.parametrize(("alias", "called"), [(True, []), (False, ["Paid"])])
+def test_at_most_counts_what_newer_code_has_under_way(renamed, frozen_clock, alias, called):
+    before, after, calls = renamed(alias, at_most=1)
+    have_newer_code_handle_one(before, after, frozen_clock.now())
 
     handle(before)
 
@@ -249,12 +254,7 @@ def test_older_code_takes_none_for_due_while_newer_code_has_as_many_under_way_as
 ):
     """Else it would have suspects wait for it."""
     before, after, _ = renamed(alias, at_most=1)
-    recorded(before)
-    recorded(after)
-    changed(after, "Pending")
-    plan_and_claim(after, "another worker", frozen_clock.now())
-    changed(before, "Paid")
-    plan(before, frozen_clock.now())
+    have_newer_code_handle_one(before, after, frozen_clock.now())
 
     inbox, _ = inbox_of(before)
     with inbox.database.read() as connection:
