@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import update
 
-from billhook.clock import FrozenClock
+from billhook.clock import FrozenClock, SystemClock
 from billhook.dashboard.overview import _received_chart
 from billhook.events import EVENT_TYPES
 from billhook.inbox import WorkerRecord
+from billhook.inbox.operating.holds import hold_worker
 from billhook.inbox.running.leases import LOST
 from billhook.inbox.tables.records import fingerprint
 from billhook.inbox.tables.schema import failure
@@ -101,6 +102,27 @@ def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
     assert '<svg class="level" width="100%" height="12" role="img" aria-label="waiting 1">' in page
     assert re.search(r"shop\.book 1 19 min ago", " ".join(at_noon.text("").replace("waiting 1", "").split()))
     assert "refused: mismatch" in page
+
+
+def test_a_worker_that_is_held_leads_to_who_holds_it(at_noon):
+    hold_worker(at_noon.inbox, "worker-1", NOON)
+
+    page = at_noon.get("").text
+
+    assert 'href="/billhook/actions">Next: look at the actions</a>' in page
+    assert "<code>flask --app shop billhook actions</code>" in page
+
+
+def test_requests_that_are_all_refused_have_a_next_step_on_the_page_and_in_the_command(at_noon, monkeypatch):
+    monkeypatch.setattr(SystemClock, "now", staticmethod(lambda: NOON))
+    assert deliver(at_noon.app, secret=OTHER_SECRET, at=NOON).status_code == 401
+    at_noon.state.inbox.close()  # writes what was counted in memory
+
+    page = at_noon.get("").text
+    status = at_noon.app.test_cli_runner().invoke(args=["billhook", "status"]).stdout
+
+    assert 'href="/billhook/health">Next: look at the health</a>' in page
+    assert re.search(r"^first command: .*billhook doctor$", status, re.MULTILINE)
 
 
 def test_each_frequent_cause_of_refusals_has_a_colour_of_its_own():
