@@ -17,11 +17,14 @@ from support.server import Server, gunicorn
 
 CONFIGURED = ("-c", "python:billhook.gunicorn_conf", "--worker-connections", "1000")
 PYTHON = ("--http-parser", "python")
+# More than there are clients: a request whose body never comes holds its thread for seconds, and an answer
+# that waits for a thread would be taken for none.
+THREADS = ("--threads", "64")
 DOORS = {
     "asgi": (),
     "asgi-fast": (),
-    "gthread": PYTHON,
-    "gthread-fast": (),  # the parser in C, where it is installed
+    "gthread": (*PYTHON, *THREADS),
+    "gthread-fast": THREADS,  # the parser in C, where it is installed
     "gevent": PYTHON,
 }
 
