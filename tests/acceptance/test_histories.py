@@ -21,6 +21,7 @@ from support.processes import output_of
 from support.templates import new_inbox
 
 SECONDS = float(os.environ.get("BILLHOOK_TEST_HISTORY_SECONDS", "300"))
+SEED = int(os.environ.get("BILLHOOK_TEST_HISTORY_SEED", "1"))
 RUNS = "SELECT count(*) FROM run WHERE handler = ?"
 SETTINGS = {
     "BILLHOOK_HANDLERS": str(HERE / "history_handlers.py"),
@@ -191,7 +192,7 @@ def test_the_rules_explain_what_real_processes_did(request, tmp_path, database, 
         url, server = (request.getfixturevalue(name) for name in ("frail_url", "frail_server"))
         restart = lambda: server.control("restart", "-m", "fast")  # noqa: E731
     with stack_on(tmp_path, url, **SETTINGS, **own) as stack:
-        actors = record(stack, seed=1, seconds=SECONDS, restart_database=restart)
+        actors = record(stack, seed=SEED, seconds=SECONDS, restart_database=restart)
         differing = figures_that_differ(actors, stack)
 
     assert (judge(actors.history), differing) == ({}, [])

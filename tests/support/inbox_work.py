@@ -13,9 +13,11 @@ from billhook.inbox import (
     DeliveryFilter,
     HandlerLimits,
     Inbox,
+    NextTimes,
     RunOptions,
     RunPlan,
     RunState,
+    Start,
     WorkerRecord,
 )
 from billhook.inbox.counting import unconsumed
@@ -84,6 +86,7 @@ def store(inbox: Inbox) -> None:
     inbox.received(10)
     inbox.poll(10)
     inbox.poll(2, turns=RoundRobin(lambda _: None))
+    inbox.poll(2, turns=RoundRobin(lambda _: None), start=Start(2, at(0), at(0), ("h",)))
     inbox.pending({}, received_before=at(300), now=at(0), limit=2)
     search_scope.read_scope(inbox, DeliveryFilter(search="c1"))
     with inbox.transaction(OWNER) as transaction:
@@ -128,6 +131,7 @@ def run_by_workers(inbox: Inbox) -> None:
     claim(inbox, seconds=100, suspects=False)
     inbox.held.clear()
     claim(inbox, seconds=100, only=lost, suspects=False)
+    claim(inbox, seconds=100, suspects=False, times=NextTimes(None, None, due={"h": at(0)}, due_from=at(0)))
     with inbox.transaction(OWNER) as transaction:
         suspect = transaction.claim_suspect(at(200), at(200) + LEASE)
         assert suspect is not None

@@ -33,6 +33,7 @@ from billhook.inbox import (
     NextTimes,
     RoundRobin,
     RunPlan,
+    Start,
     StoredDelivery,
 )
 from billhook.inbox.running.workers import WORKER_SILENT_AFTER
@@ -85,6 +86,8 @@ class Cycle:
         self._lists = dispatcher.lists
         self._turns = RoundRobin(dispatcher.queue_of)
         self._pacing = Pacing(inbox.database.plan_rows)
+        self._start: Start | None = None
+        """Where the last poll began in the indexes; None: at their beginnings."""
         self._lease_time = timedelta(seconds=lease_seconds)
         self._owner = unique_process_name()
         self._leases = LeaseTable(threads, lease_seconds, inbox.held)
@@ -159,7 +162,7 @@ class Cycle:
             next_times = poll.next_times or NOTHING_DUE
             # After a claim the inbox is polled again anyway. Else read here, which saves a transaction.
             if poll.reads_next and not claims:
-                next_times = self._lists.own_times(transaction.next_times(poll.only))
+                next_times = self._lists.own_times(transaction.next_times(poll.only, self._start))
         # Committed. Nothing above changes what is in memory, so a transaction that failed can be repeated.
         self._unsettled = []
         if transaction.note is not None:
@@ -256,13 +259,17 @@ class Cycle:
         Returns also whether more deliveries may wait.
         """
         lists, now = self._lists, self._dispatcher.clock.now()
-        alive_since = now - WORKER_SILENT_AFTER
+        alive_since, own = now - WORKER_SILENT_AFTER, lists.own.stored_names if lists.own is not None else ()
         for first in (True, False):
+            began = time.monotonic()
+            self._start = self._pacing.start(limit, began, own)
             found = self._inbox.poll(
                 *(limit, self._dispatcher.limits, only, self._turns),
                 types=lists.types,
                 alive_since=alive_since,
+                start=self._start,
             )
+            self._pacing.record_start(self._start, *found, now, began, time.monotonic())
             unread, times, again = lists.own_of(*found, now)
             if not (again and first and only is None):
                 break

@@ -7,6 +7,13 @@ how many deliveries a poll reads at most
   a quarter                                   while more runs are due than the worker has capacity for
   half as many after each failure             memory may lack; as many as before after a success
 
+where a poll begins in the indexes of what waits
+  at their beginnings                         usually
+  at the first rows that the last one found   PostgreSQL, where the last three from the beginnings took longer
+                                              than 20 ms: it keeps the entries of what was handled while an
+                                              older transaction is open. Those from the beginnings, which see
+                                              also what was put before, take a twentieth of the time then
+
 when the next poll is
   at once                                     something was claimed, or more may wait
   2 s later, or when the next run is due      nothing is due, and nothing wakes the worker up
@@ -19,10 +26,11 @@ when the next poll is
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
-from billhook.inbox import StoredDelivery
+from billhook.inbox import NextTimes, Start, StoredDelivery, Unread
 
 FIRST_ROWS = 50
 PLAN_BYTES = 16 * 1024 * 1024
@@ -42,15 +50,31 @@ SLOW_LIMIT_SECONDS = 5.0
 """On a disk that syncs slowly each transaction holds up the receivers for as long as its sync takes."""
 FAILED_SECONDS = 0.1
 FAILED_LIMIT_SECONDS = 5.0
+WHOLE_SECONDS = 0.02
+WHOLE_POLLS = 3
+"""The number of polls from the beginnings that all took longer when others begin later: one may connect."""
+WHOLE_FACTOR = 20
+"""Then none begins there for 20 times as long as the last of them took."""
+OPEN_SECONDS = timedelta(seconds=1)
+"""So much later than its runs are due another transaction may commit, and they are still found."""
+_FIRST_START = Start(0, datetime.min.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC), ())
 _MAX_DOUBLINGS = 8  # without a bound, a night without storage would overflow a float
 
 
 class Pacing:
     """The pace of one worker, or of an engine without one: how much each poll reads, and when the next is."""
 
-    def __init__(self, most_rows: int) -> None:
-        """`most_rows` are how many deliveries a poll reads at most."""
+    def __init__(self, most_rows: int, *, keeps_entries: bool = False) -> None:
+        """`most_rows` are how many deliveries a poll reads at most.
+
+        `keeps_entries`: the database may keep entries of what was handled, and polls need not begin at them.
+        """
         self._most_rows = most_rows
+        self._keeps_entries = keeps_entries
+        self._start = _FIRST_START
+        self._whole_seconds = deque((0.0,), WHOLE_POLLS)
+        self._whole_at: float | None = None
+        """When a poll begins at the beginnings again, if not each one does."""
         self._rows_by_failures = most_rows
         self._rows_by_size = FIRST_ROWS
         self._behind = False
@@ -66,6 +90,33 @@ class Pacing:
         if self._behind:
             rows = max(1, rows // BEHIND_FACTOR)
         return min(rows, self._rows_by_size)
+
+    def start(self, rows: int, at: float, names: Collection[str]) -> Start | None:
+        """Return where a poll begins at a time; None for the beginnings.
+
+        `rows` is how many deliveries it reads at most, `names` are those of this process's handlers.
+        """
+        if self._whole_at is None or (rows and at >= self._whole_at):
+            return None
+        return self._start._replace(names=tuple(sorted({*names, *self._start.names})))
+
+    def record_start(
+        self, start: Start | None, unread: Unread, times: NextTimes, now: datetime, began: float, ended: float
+    ) -> None:
+        """Record what a poll found that began at this start, and from when to when it looked."""
+        before = _FIRST_START if self._whole_at is None else self._start
+        if start is None:
+            self._whole_seconds.append(ended - began)
+            is_slow = self._keeps_entries and min(self._whole_seconds) > WHOLE_SECONDS
+            self._whole_at = ended + WHOLE_FACTOR * (ended - began) if is_slow else None
+        if self._whole_at is None:
+            return
+        self._start = Start(
+            before.delivery_id if unread.first_id is None else unread.first_id,
+            min(times.first_due_at or now, now) - OPEN_SECONDS,
+            times.lease_ends_at or max(now - OPEN_SECONDS, before.leased_until),
+            (*times.names, *(() if start is None else before.names)),
+        )
 
     def record_read(self, deliveries: Collection[StoredDelivery]) -> None:
         """Bound the next read by the size of the deliveries that this one has read."""

@@ -23,7 +23,7 @@ from billhook.inbox.counting.retention import Cutoffs, PruneResult
 from billhook.inbox.counting.unconsumed import unconsumed_key
 from billhook.inbox.running import due, handler_lists, workers
 from billhook.inbox.running import limits as handler_limits
-from billhook.inbox.running.due import NextTimes, PendingDelivery
+from billhook.inbox.running.due import NextTimes, PendingDelivery, Start
 from billhook.inbox.running.former_names import record_former_names
 from billhook.inbox.running.handler_lists import EVERY_TYPE, HandlerList, LiveList, TypeFilter
 from billhook.inbox.running.transaction import NO_LIMITS, InboxTransaction, count_skipped, every_name
@@ -217,18 +217,20 @@ class Inbox:
         *,
         types: TypeFilter = EVERY_TYPE,
         alive_since: datetime = NEVER,
+        start: Start | None = None,
     ) -> tuple[Unread, NextTimes]:
         """Return what an engine has to do: unread deliveries of these types, and when runs are due.
 
         With `only`, look at that delivery alone, of any type. It has no runs while it is unread. `limits` are
         those of handlers, by the names that their runs are stored under. Processes that were seen since
-        `alive_since` are alive. The engine's transaction checks the schema.
+        `alive_since` are alive. The engine's transaction checks the schema. From a `start` on, look there.
         """
+        from_id = None if start is None else start.delivery_id
         with self.database.read(checked=False) as connection:
-            unread = read_unread(connection, limit, turns, types, alive_since, only)
+            unread = read_unread(connection, limit, turns, types, alive_since, only, from_id)
             if only is not None and unread.deliveries:
                 return unread, due.NOTHING_DUE
-            return unread, due.next_times(connection, limits, only)
+            return unread, due.next_times(connection, limits, only, start)
 
     def next_times(self, limits: Mapping[str, HandlerLimits]) -> NextTimes:
         """Return when the next runs are due of handlers with these limits."""

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from billhook.engines.pacing import FIRST_ROWS, PLAN_BYTES, Pacing
+from billhook.inbox import NOTHING_DUE, Start, Unread
 
 NOW = datetime(2026, 1, 15, 9, 30, tzinfo=UTC)
 DUE, LATER = NOW - timedelta(seconds=5), NOW + timedelta(seconds=1)
@@ -118,3 +119,43 @@ def test_the_next_poll_is_when_anything_has_to_be_done(pacing, next_due_at, othe
 )
 def test_after_a_slow_commit_receivers_write_first(pacing, took, commit_seconds, to_renewal, expected):
     assert pacing.record_success(took, commit_seconds, to_renewal) == expected
+
+
+NOTHING_UNREAD = Unread([], None)
+
+
+def poll(pacing, at, took, unread=NOTHING_UNREAD, times=NOTHING_DUE, rows=10):
+    """Let a poll begin at a time, take so long and find these; return where it began."""
+    start = pacing.start(rows, at, {"own"})
+    pacing.record_start(start, unread, times, NOW, at, at + took)
+    return start
+
+
+def test_polls_begin_at_what_the_last_one_found_once_three_from_the_beginnings_were_slow():
+    pacing = Pacing(MOST, keeps_entries=True)
+    unread = Unread([], None, 7)
+    times = NOTHING_DUE._replace(first_due_at=DUE, lease_ends_at=LATER, names=frozenset({"other"}))
+    second = timedelta(seconds=1)
+    whole = [poll(pacing, at, took, unread, times) for at, took in enumerate((0.05, 0.01, 0.05, 0.05, 0.05))]
+
+    assert whole == [None] * 5
+    later = [poll(pacing, 4.06, 0.001), poll(pacing, 5.04, 0.03), poll(pacing, 9, 0.001, rows=0)]
+    assert later[0] == Start(7, DUE - second, LATER, ("other", "own"))
+    assert (
+        later[1] == later[2] == later[0]._replace(due_at=NOW - second)
+    )  # nothing found; a minute is no bound
+    assert poll(pacing, 9.1, 0.03, unread) is None  # twenty times 0.05 s are over
+    assert poll(pacing, 9.2, 0.001) == Start(7, NOW - second, LATER, ("own",))
+    assert [poll(pacing, at, 0.001) for at in (9.8, 9.81, 9.82)] == [None] * 3  # quick again
+
+
+def test_what_was_found_later_than_now_is_no_start():
+    pacing = Pacing(MOST, keeps_entries=True)
+    for at in range(3):
+        poll(pacing, at, 0.05, times=NOTHING_DUE._replace(first_due_at=LATER))
+
+    assert pacing.start(10, 2.1, ()).due_at == NOW - timedelta(seconds=1)
+
+
+def test_a_database_that_keeps_no_entries_is_read_from_the_beginnings(pacing):
+    assert [poll(pacing, at, 1.0) for at in range(9)] == [None] * 9

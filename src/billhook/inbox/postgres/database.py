@@ -75,7 +75,7 @@ class PostgresDatabase(Database):
 
     may_be_away = True
     waits_in_c = False
-    writes_overlap = True
+    keeps_entries = writes_overlap = True
     plan_rows = 400
     prune_rows = 500
     has_own_clock = True

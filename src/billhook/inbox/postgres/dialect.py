@@ -101,6 +101,7 @@ class PostgresDialect(InboxDialect):
     position = "position({1} IN {0})"
     hour = "date_trunc('hour', {}, 'UTC')"
     minute = "date_trunc('minute', {}, 'UTC')"
+    each_text = "json_array_elements_text(CAST({} AS json)) AS one (value)"
     by_index = ""
     """Empty: by both conditions PostgreSQL would expect few rows, and read the whole table."""
 

@@ -65,15 +65,16 @@ def find_due(
     *,
     suspects: bool,
     may_call: Callable[[str, str], bool] | None = None,
+    due_from: datetime | None = None,
 ) -> list[Any]:
     """Lock and return due runs, as many of each handler as it has capacity for; the longest waiting first.
 
     With `only`, runs of that delivery alone; with `suspects`, suspects too. Runs of the leases in `held` are
     left out, as their attempts are under way in this process, and so are those of a handler that the caller
-    may not call for their event type.
+    may not call for their event type. `due_from` is where to begin in the index, if not at its beginning.
     """
-    values: dict[str, Any] = {"now": now, "of_delivery": only}
-    which = {"of_one": only is not None, "suspects": suspects}
+    values: dict[str, Any] = {"now": now, "of_delivery": only, "due_from": due_from}
+    which = {"of_one": only is not None, "suspects": suspects, "from_time": due_from is not None}
     found, left = _find(connection, capacities, values, **which), set[str]()
     while True:
         is_held = not held.isdisjoint((row.run_id, row.token) for row in found)
@@ -136,7 +137,12 @@ def _due(table: FromClause, *conditions: ColumnElement[bool], of_one: bool) -> l
 
 @cache
 def _due_of_handlers(
-    dialect: InboxDialect, *, of_one: bool, suspects: bool, passing_over: bool = False
+    dialect: InboxDialect,
+    *,
+    of_one: bool,
+    suspects: bool,
+    from_time: bool = False,
+    passing_over: bool = False,
 ) -> Select[Any]:
     """Build the statement that locks and returns the first due runs of some handlers, `capacity` of each.
 
@@ -149,6 +155,8 @@ def _due_of_handlers(
         conditions = _due(table, is_due, table.c.handler == name, of_one=of_one)
         if dialect.by_index:
             conditions.append(of_alias(CLAIMABLE, table))
+        if from_time:
+            conditions.append(table.c.due_at >= bindparam("due_from", type_=UtcDateTime))
         if not suspects:
             conditions.append(table.c.runs_alone == 0)
         if passing_over:

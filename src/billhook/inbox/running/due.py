@@ -5,6 +5,7 @@ All that it reads may change until the claim, which decides: see billhook.inbox.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -74,6 +75,12 @@ class NextTimes(NamedTuple):
     """When the first suspect of each handler may be claimed, likewise."""
     held: frozenset[str] = frozenset()
     """The owners that an operator holds: they start no run."""
+    first_due_at: datetime | None = None
+    """When the first run is due, also of a handler that may not start one."""
+    names: frozenset[str] = frozenset()
+    """The names that due runs and those under way are stored under, likewise."""
+    due_from: datetime | None = None
+    """No run was looked for that was due before."""
 
     def names_due(self, now: datetime) -> list[str]:
         """Return the handlers of which an ordinary run may be claimed, the longest waiting first."""
@@ -86,7 +93,7 @@ class NextTimes(NamedTuple):
         suspects = {name: at for name, at in self.suspects.items() if which(name)}
         moments = (*due.values(), *([] if self.lease_ends_at is None else [self.lease_ends_at]))
         first, suspect_at = min(moments, default=None), min(suspects.values(), default=None)
-        return NextTimes(first, suspect_at, self.lease_ends_at, due, suspects, self.held)
+        return self._replace(due_at=first, suspect_at=suspect_at, due=due, suspects=suspects)
 
     def apart(self) -> tuple[NextTimes, dict[str, datetime]]:
         """Return the times without readings that are due, and when those are; suspects stay in the times."""
@@ -103,6 +110,21 @@ class NextTimes(NamedTuple):
 
 
 NOTHING_DUE = NextTimes(None, None)
+
+
+class Start(NamedTuple):
+    """Where a poll begins in the indexes of what waits, if not at their beginnings.
+
+    It looks for deliveries with ids from `delivery_id` on, and for runs of handlers with these `names`: due
+    ones from `due_at` on, and those under way with leases that end from `leased_until` on.
+    """
+
+    delivery_id: int
+    due_at: datetime
+    leased_until: datetime
+    names: tuple[str, ...]
+
+
 _FIRST = """SELECT '{state}' AS kind, handler, (
     SELECT due_at FROM $run WHERE {of_index} AND run.handler = {state}.handler {which} ORDER BY due_at LIMIT 1
 ) FROM {state} WHERE handler IS NOT NULL"""
@@ -125,11 +147,19 @@ _RUNNING = {"state": "running", "of_index": f"{_CLAIMABLE}state = 'running'", "w
 _STEPS = ", ".join(
     distinct_values(kind["state"], "handler", "run", kind["of_index"]) for kind in (_DUE, _RUNNING)
 )
+_SUSPECTS = f"SELECT 'suspect', handler, min(due_at) FROM $run WHERE {words(SUSPECT)} GROUP BY handler"  # noqa: S608
 _MOMENTS_OF_ALL = _moments(
-    f"WITH RECURSIVE {_STEPS} "  # noqa: S608 - constants
-    f"{_FIRST.format(**_DUE)} UNION ALL {_FIRST.format(**_RUNNING)} "
-    "UNION ALL SELECT 'suspect', handler, min(due_at) FROM $run "
-    f"WHERE {words(SUSPECT)} GROUP BY handler"
+    f"WITH RECURSIVE {_STEPS} "
+    f"{_FIRST.format(**_DUE)} UNION ALL {_FIRST.format(**_RUNNING)} UNION ALL {_SUSPECTS}"
+)
+_DUE_FROM = _DUE | {"which": f"{_DUE['which']} AND due_at >= :due_from"}
+_RUNNING_FROM = _RUNNING | {"which": "AND due_at >= :leased_from"}
+_MOMENTS_FROM = _moments(
+    "WITH due (handler) AS (SELECT value FROM $each_text(:names)), running AS (SELECT handler FROM due) "  # noqa: S608
+    f"{_FIRST.format(**_DUE_FROM)} UNION ALL {_FIRST.format(**_RUNNING_FROM)} UNION ALL {_SUSPECTS}",
+    names=Text,
+    due_from=UtcDateTime,
+    leased_from=UtcDateTime,
 )
 _MOMENTS_OF_ONE = _moments(
     "SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) "  # noqa: S608
@@ -139,29 +169,36 @@ _MOMENTS_OF_ONE = _moments(
 
 
 def next_times(
-    connection: Connection, limits: Mapping[str, HandlerLimits], only: int | None = None
+    connection: Connection,
+    limits: Mapping[str, HandlerLimits],
+    only: int | None = None,
+    start: Start | None = None,
 ) -> NextTimes:
     """Return when an engine has to poll again; for the runs of one delivery if `only` names it.
 
     A handler that is paused, or has as many runs under way as it may, has no due run. All that it reads may
     change until the claim, which decides.
     """
-    if only is None:
+    if only is not None:
+        rows = connection.execute(_MOMENTS_OF_ONE, {"delivery_id": only})
+    elif start is None:
         rows = connection.execute(_MOMENTS_OF_ALL)
     else:
-        rows = connection.execute(_MOMENTS_OF_ONE, {"delivery_id": only})
+        bounds = {"due_from": start.due_at, "leased_from": start.leased_until}
+        rows = connection.execute(_MOMENTS_FROM, {"names": json.dumps(start.names), **bounds})
     found: defaultdict[str, dict[str, datetime]] = defaultdict(dict)
     for kind, name, at in rows:
         if at is not None:
             found[kind][name] = at
     due, suspects = found["due"], found["suspect"]
+    first_due_at, names = min(due.values(), default=None), frozenset((*due, *found["running"]))
     if limits or found["paused"]:
         due, suspects = (_unless_limited(connection, found, moments, limits) for moments in (due, suspects))
     lease_ends_at = min(found["running"].values(), default=None)
     moments = (*due.values(), *found["running"].values())
     return NextTimes(
         min(moments, default=None), min(suspects.values(), default=None), lease_ends_at, due, suspects,
-        frozenset(found["held"]),
+        frozenset(found["held"]), first_due_at, names, None if start is None else start.due_at,
     )  # fmt: skip
 
 

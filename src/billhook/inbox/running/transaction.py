@@ -300,7 +300,10 @@ class InboxTransaction:
             # Not what a worker of this process has under way, although its lease has expired.
             late = self.held - self._settling
             rows = found = claims.find_due(
-                self.connection, capacities, now, only, late, suspects=suspects, may_call=may_call
+                *(self.connection, capacities, now, only, late),
+                suspects=suspects,
+                may_call=may_call,
+                due_from=times.due_from,
             )
             if self._limiter is not None:
                 rows = self._limiter.admit(found, idle)

@@ -42,30 +42,32 @@ RECEIVED = (
 """Up to `at_most` deliveries that wait to be planned, oldest first: the fields of StoredDelivery, after the
 number of the newest list of handlers."""
 _RECEIVED_ONE = RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=BigInteger))
+_RECEIVED_FROM = RECEIVED.where(delivery.c.id >= bindparam("from_id", type_=BigInteger))
 # At most three look-ups in the index for each row that it finds, however many wait. Not one that compares the
 # three columns at once, for which SQLite reads all of a type.
-_FIRST = f"""(
-    SELECT id FROM $delivery WHERE {words(UNREAD)} AND {{}} ORDER BY event_type, source, id LIMIT 1
-)"""  # noqa: S608
-_OF_TYPE = "event_type = found.event_type AND"
-_BEHIND = f"""coalesce(
-    {_FIRST.format(f"{_OF_TYPE} source = found.source AND id > found.id AND found.of_type < :of_each")},
-    {_FIRST.format(f"{_OF_TYPE} source > found.source")},
-    {_FIRST.format("event_type > found.event_type")}
+_FIRST = """(
+    SELECT id FROM $delivery WHERE {unread} AND {behind} ORDER BY event_type, source, id LIMIT 1
 )"""
-_FOUND = f"""WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
+_OF_TYPE = "event_type = found.event_type AND"
+_BEHIND = (
+    f"{_OF_TYPE} source = found.source AND id > found.id AND found.of_type < :of_each",
+    f"{_OF_TYPE} source > found.source",
+    "event_type > found.event_type",
+)
+_FOUND = """WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
     SELECT CAST(0 AS bigint), CAST(:after_type AS text), CAST(:after_source AS text), 0, :of_each
     UNION ALL
     SELECT here.id, here.event_type, here.source, found.number + 1,
         CASE WHEN here.event_type = found.event_type AND here.source = found.source
             THEN found.of_type + 1 ELSE 1 END
-    FROM found JOIN $delivery AS here ON here.id = {_BEHIND}
+    FROM found JOIN $delivery AS here ON here.id = coalesce({firsts})
     WHERE found.number < :at_most
-)"""  # noqa: S608
+)"""
 """Up to `of_each` deliveries of each type and source after a pair of them, in the order of the index."""
 
 
-def _of_each_type(columns: Sequence[Column[Any]]) -> TextualSelect:
+def _of_each_type(columns: Sequence[Column[Any]], unread: str = words(UNREAD)) -> TextualSelect:
+    firsts = ", ".join(_FIRST.format(unread=unread, behind=behind) for behind in _BEHIND)
     names = ", ".join(f"stored.{column.name}" for column in columns)
     chosen = f"SELECT {names} FROM found JOIN $delivery AS stored ON stored.id = found.id"  # noqa: S608
     parameters = (
@@ -74,11 +76,14 @@ def _of_each_type(columns: Sequence[Column[Any]]) -> TextualSelect:
         bindparam("of_each", type_=Integer),
         bindparam("at_most", type_=Integer),
     )
-    sql = TextOfTables(f"{_FOUND} {chosen} ORDER BY found.number")
+    sql = TextOfTables(f"{_FOUND.format(firsts=firsts)} {chosen} ORDER BY found.number")
     return sql.bindparams(*parameters).columns(*columns)
 
 
 _OF_EACH_TYPE = _of_each_type(STORED_COLUMNS)
+_OF_EACH_TYPE_FROM = _of_each_type(STORED_COLUMNS, f"{words(UNREAD)} AND id >= :from_id").bindparams(
+    bindparam("from_id", type_=BigInteger)
+)
 _FIRST_OF_EACH = _of_each_type([delivery.c.id, delivery.c.received_at, delivery.c.event_type])
 
 
@@ -91,15 +96,21 @@ class RoundRobin:
     after: tuple[str, str] = _START
 
     def choose(
-        self, connection: Connection, oldest: list[StoredDelivery], limit: int, types: TypeFilter
+        self,
+        connection: Connection,
+        oldest: list[StoredDelivery],
+        limit: int,
+        types: TypeFilter,
+        from_id: int | None = None,
     ) -> list[StoredDelivery]:
         """Return `limit` deliveries: some of each of these types, and as many of the `oldest` as fit."""
         at_most = limit // 2
         if not at_most:
             return oldest
+        query = _OF_EACH_TYPE if from_id is None else _OF_EACH_TYPE_FROM
         kind, source = self.after
-        values = {"after_type": kind, "after_source": source}
-        rows = connection.execute(_OF_EACH_TYPE, values | {"of_each": self.of_each, "at_most": at_most})
+        values: dict[str, Any] = {"after_type": kind, "after_source": source, "from_id": from_id}
+        rows = connection.execute(query, values | {"of_each": self.of_each, "at_most": at_most})
         found = [StoredDelivery(*row) for row in rows]
         # What is left to others takes room here, but is little, and for a minute at most.
         wanted = [one for one in found if types.has(one.event_type)]
@@ -164,6 +175,8 @@ class Unread(NamedTuple):
 
     deliveries: list[StoredDelivery]
     newest_list: int | None
+    first_id: int | None = None
+    """The lowest id of what waits, also where others have their turn."""
 
 
 def read_unread(
@@ -173,21 +186,27 @@ def read_unread(
     types: TypeFilter = EVERY_TYPE,
     alive_since: datetime = NEVER,
     only: int | None = None,
+    from_id: int | None = None,
 ) -> Unread:
     """Return up to `limit` deliveries of these types: the oldest, or in turn where more wait.
 
-    That one, of any type, if `only` names it. Processes that were seen since `alive_since` are alive.
+    That one, of any type, if `only` names it; else only those with ids from `from_id` on, if it is given.
+    Processes that were seen since `alive_since` are alive.
     """
     values: dict[str, Any] = {"at_most": limit, "alive_since": alive_since}
     if only is not None:
         query, values = _RECEIVED_ONE, {**values, "at_most": 1, "delivery_id": only}
     else:
-        query = RECEIVED if types == EVERY_TYPE else RECEIVED.where(*of_types(types))
+        query, values = (
+            (RECEIVED, values) if from_id is None else (_RECEIVED_FROM, {**values, "from_id": from_id})
+        )
+        query = query if types == EVERY_TYPE else query.where(*of_types(types))
     rows = connection.execute(query, values).all()
     oldest = [StoredDelivery(*row[1:]) for row in rows]
+    first_id = oldest[0].delivery_id if oldest else None
     if turns is not None and only is None and len(oldest) >= limit:
-        oldest = turns.choose(connection, oldest, limit, types)
-    return Unread(oldest, rows[0][0] if rows else None)
+        oldest = turns.choose(connection, oldest, limit, types, from_id)
+    return Unread(oldest, rows[0][0] if rows else None, first_id)
 
 
 def first_of_each(

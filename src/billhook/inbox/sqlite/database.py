@@ -71,7 +71,7 @@ class SqliteDatabase(Database):
     may_be_away = False
     """A file that cannot be opened at start is in a wrong place, or broken."""
     waits_in_c = True
-    writes_overlap = False
+    keeps_entries = writes_overlap = False
     plan_rows, prune_rows = 200, 150  # receivers wait for the one writer
     has_own_clock = False
 

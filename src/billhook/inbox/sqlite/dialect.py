@@ -72,6 +72,7 @@ class SqliteDialect(InboxDialect):
     position = "instr({}, {})"
     hour = "substr({}, 1, 13) || ':00:00.000000'"
     minute = "substr({}, 1, 16) || ':00.000000'"
+    each_text = "json_each({}) AS one"
     by_index = "{} AND "
     """SQLite finds a partial index by the words of its condition, so a query repeats them."""
 

@@ -58,6 +58,8 @@ class Database(Protocol):
     """Whether it may be unreachable when a process starts, and be back later without any change."""
     waits_in_c: bool
     """Whether a transaction waits in C code, so that under gevent all other greenlets would wait with it."""
+    keeps_entries: bool
+    """Whether indexes keep entries of rows that have left them, while an older transaction is open."""
     writes_overlap: bool
     """Whether a transaction may write while another one is open."""
     plan_rows: int

@@ -85,6 +85,8 @@ class InboxDialect(Protocol):
     """The beginning of a moment's hour, in UTC."""
     minute: str
     """The beginning of its minute."""
+    each_text: str
+    """The rows of a parameter with a JSON text: a list of texts, of which each is a `value`."""
     by_index: str
     """The condition of a partial index, and AND, where one that implies it is not enough."""
 

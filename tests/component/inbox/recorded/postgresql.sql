@@ -1272,6 +1272,18 @@ FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN L
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.due_at >= %(due_from)s::TIMESTAMP WITH TIME ZONE AND billhook.run.runs_alone = %(runs_alone_1)s::INTEGER ORDER BY billhook.run.due_at, billhook.run.id
+ LIMIT %(capacity)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
+--> billhook_handler: billhook_handler_name_key
+--> delivery: delivery_pkey
+--> run: run_claim_idx
+
+-- running/claims.py _find
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.postponements, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.postponements AS postponements, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+FROM billhook.run
+WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
+FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.runs_alone = %(runs_alone_1)s::INTEGER ORDER BY billhook.run.due_at, billhook.run.id
  LIMIT %(capacity)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> billhook_handler: billhook_handler_name_key
@@ -1365,6 +1377,20 @@ WITH RECURSIVE due (handler) AS (
     SELECT due_at FROM billhook.run WHERE state = 'due' AND run.handler = due.handler AND runs_alone = 0 ORDER BY due_at LIMIT 1
 ) FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS kind, handler, (
     SELECT due_at FROM billhook.run WHERE state = 'running' AND run.handler = running.handler  ORDER BY due_at LIMIT 1
+) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM billhook.run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook.billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook.billhook_handler WHERE next_start_at IS NOT NULL
+    UNION ALL SELECT 'held', owner, held_at FROM billhook.billhook_worker WHERE held_at IS NOT NULL
+--> billhook_handler: all rows
+--> billhook_worker: billhook_worker_held_idx
+--> run: run_alone_idx
+--> run: run_claim_idx
+
+-- running/due.py next_times
+WITH due (handler) AS (SELECT value FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS json)) AS one (value)), running AS (SELECT handler FROM due) SELECT 'due' AS kind, handler, (
+    SELECT due_at FROM billhook.run WHERE state = 'due' AND run.handler = due.handler AND runs_alone = 0 AND due_at >= %(due_from)s::TIMESTAMP WITH TIME ZONE ORDER BY due_at LIMIT 1
+) FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS kind, handler, (
+    SELECT due_at FROM billhook.run WHERE state = 'running' AND run.handler = running.handler AND due_at >= %(leased_from)s::TIMESTAMP WITH TIME ZONE ORDER BY due_at LIMIT 1
 ) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM billhook.run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
     UNION ALL SELECT 'paused', name, paused_at FROM billhook.billhook_handler WHERE paused_at IS NOT NULL
     UNION ALL SELECT 'start', name, next_start_at FROM billhook.billhook_handler WHERE next_start_at IS NOT NULL
@@ -2438,17 +2464,13 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
     SELECT here.id, here.event_type, here.source, found.number + 1,
         CASE WHEN here.event_type = found.event_type AND here.source = found.source
             THEN found.of_type + 1 ELSE 1 END
-    FROM found JOIN billhook.delivery AS here ON here.id = coalesce(
-    (
+    FROM found JOIN billhook.delivery AS here ON here.id = coalesce((
     SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type = found.event_type AND source = found.source AND id > found.id AND found.of_type < %(of_each)s::INTEGER ORDER BY event_type, source, id LIMIT 1
-),
-    (
+), (
     SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type = found.event_type AND source > found.source ORDER BY event_type, source, id LIMIT 1
-),
-    (
+), (
     SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type > found.event_type ORDER BY event_type, source, id LIMIT 1
-)
-)
+))
     WHERE found.number < %(at_most)s::INTEGER
 ) SELECT stored.id, stored.source, stored.key, stored.event_type, stored.body, stored.headers, stored.signed_at, stored.received_at, stored.variant, stored.sent_as, stored.type_field FROM found JOIN billhook.delivery AS stored ON stored.id = found.id ORDER BY found.number
 --> delivery: delivery_pkey
@@ -2461,17 +2483,13 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
     SELECT here.id, here.event_type, here.source, found.number + 1,
         CASE WHEN here.event_type = found.event_type AND here.source = found.source
             THEN found.of_type + 1 ELSE 1 END
-    FROM found JOIN billhook.delivery AS here ON here.id = coalesce(
-    (
+    FROM found JOIN billhook.delivery AS here ON here.id = coalesce((
     SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type = found.event_type AND source = found.source AND id > found.id AND found.of_type < %(of_each)s::INTEGER ORDER BY event_type, source, id LIMIT 1
-),
-    (
+), (
     SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type = found.event_type AND source > found.source ORDER BY event_type, source, id LIMIT 1
-),
-    (
+), (
     SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type > found.event_type ORDER BY event_type, source, id LIMIT 1
-)
-)
+))
     WHERE found.number < %(at_most)s::INTEGER
 ) SELECT stored.id, stored.received_at, stored.event_type FROM found JOIN billhook.delivery AS stored ON stored.id = found.id ORDER BY found.number
 --> delivery: delivery_pkey
@@ -2493,6 +2511,16 @@ FROM billhook.billhook_worker
 WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id = %(delivery_id)s::BIGINT ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> billhook_worker: billhook_worker_seen_at_idx
+--> delivery: delivery_received_idx
+
+-- running/unread.py read_unread
+SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id >= %(from_id)s::BIGINT ORDER BY billhook.delivery.id
  LIMIT %(at_most)s::INTEGER
 --> billhook_worker: billhook_worker_seen_at_idx
 --> delivery: delivery_received_idx

@@ -1353,6 +1353,20 @@ FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
 FROM billhook_handler
+WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT NULL)) AND own.state IN ('due', 'running') AND own.due_at >= ? AND own.runs_alone = ? ORDER BY own.due_at, own.id
+ LIMIT ? OFFSET ?) JOIN delivery ON delivery.id = run.delivery_id
+--> SCAN wanted VIRTUAL TABLE INDEX 1:
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH own USING INDEX run_claim_idx (state=? AND handler=? AND due_at>? AND due_at<?)
+--> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+
+-- running/claims.py _find
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.postponements, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
+FROM run AS own
+WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
+FROM billhook_handler
 WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT NULL)) AND own.state IN ('due', 'running') AND own.runs_alone = ? ORDER BY own.due_at, own.id
  LIMIT ? OFFSET ?) JOIN delivery ON delivery.id = run.delivery_id
 --> SCAN wanted VIRTUAL TABLE INDEX 1:
@@ -1477,6 +1491,24 @@ WITH RECURSIVE due (handler) AS (
 --> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler>?)
 --> SCAN running
 --> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
+--> SCAN run USING INDEX run_alone_idx
+--> SCAN billhook_handler
+--> SCAN billhook_handler
+--> SCAN billhook_worker USING COVERING INDEX billhook_worker_held_idx
+
+-- running/due.py next_times
+WITH due (handler) AS (SELECT value FROM json_each(?) AS one), running AS (SELECT handler FROM due) SELECT 'due' AS kind, handler, (
+    SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler = due.handler AND runs_alone = 0 AND due_at >= ? ORDER BY due_at LIMIT 1
+) FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS kind, handler, (
+    SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler = running.handler AND due_at >= ? ORDER BY due_at LIMIT 1
+) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
+    UNION ALL SELECT 'held', owner, held_at FROM billhook_worker WHERE held_at IS NOT NULL
+--> SCAN one VIRTUAL TABLE INDEX 1:
+--> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
+--> SCAN one VIRTUAL TABLE INDEX 1:
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
 --> SCAN run USING INDEX run_alone_idx
 --> SCAN billhook_handler
 --> SCAN billhook_handler
@@ -2696,17 +2728,13 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
     SELECT here.id, here.event_type, here.source, found.number + 1,
         CASE WHEN here.event_type = found.event_type AND here.source = found.source
             THEN found.of_type + 1 ELSE 1 END
-    FROM found JOIN delivery AS here ON here.id = coalesce(
-    (
+    FROM found JOIN delivery AS here ON here.id = coalesce((
     SELECT id FROM delivery WHERE state IN ('received') AND event_type = found.event_type AND source = found.source AND id > found.id AND found.of_type < ? ORDER BY event_type, source, id LIMIT 1
-),
-    (
+), (
     SELECT id FROM delivery WHERE state IN ('received') AND event_type = found.event_type AND source > found.source ORDER BY event_type, source, id LIMIT 1
-),
-    (
+), (
     SELECT id FROM delivery WHERE state IN ('received') AND event_type > found.event_type ORDER BY event_type, source, id LIMIT 1
-)
-)
+))
     WHERE found.number < ?
 ) SELECT stored.id, stored.source, stored.key, stored.event_type, stored.body, stored.headers, stored.signed_at, stored.received_at, stored.variant, stored.sent_as, stored.type_field FROM found JOIN delivery AS stored ON stored.id = found.id ORDER BY found.number
 --> SCAN CONSTANT ROW
@@ -2725,17 +2753,13 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
     SELECT here.id, here.event_type, here.source, found.number + 1,
         CASE WHEN here.event_type = found.event_type AND here.source = found.source
             THEN found.of_type + 1 ELSE 1 END
-    FROM found JOIN delivery AS here ON here.id = coalesce(
-    (
+    FROM found JOIN delivery AS here ON here.id = coalesce((
     SELECT id FROM delivery WHERE state IN ('received') AND event_type = found.event_type AND source = found.source AND id > found.id AND found.of_type < ? ORDER BY event_type, source, id LIMIT 1
-),
-    (
+), (
     SELECT id FROM delivery WHERE state IN ('received') AND event_type = found.event_type AND source > found.source ORDER BY event_type, source, id LIMIT 1
-),
-    (
+), (
     SELECT id FROM delivery WHERE state IN ('received') AND event_type > found.event_type ORDER BY event_type, source, id LIMIT 1
-)
-)
+))
     WHERE found.number < ?
 ) SELECT stored.id, stored.received_at, stored.event_type FROM found JOIN delivery AS stored ON stored.id = found.id ORDER BY found.number
 --> SCAN CONSTANT ROW
@@ -2777,6 +2801,16 @@ FROM delivery
 WHERE delivery.state IN ('received') AND delivery.id = ? ORDER BY delivery.id
  LIMIT ? OFFSET ?
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
+
+-- running/unread.py read_unread
+SELECT (SELECT max(billhook_worker.list_id) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') AND delivery.id >= ? ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INDEX delivery_received_idx (id>?)
 --> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
 
 -- running/unread.py read_unread

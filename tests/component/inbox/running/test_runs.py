@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from billhook.errors import InboxUnavailable
-from billhook.inbox import NOTHING_DUE, RunPlan, RunState
+from billhook.inbox import NOTHING_DUE, NextTimes, RunPlan, RunState, Unread
 from billhook.inbox.running.leases import LOST
 from support.inbox_view import NOON, change, column, incoming, rows, value
 from support.runs import LEASE, OWNER, at, claim, plan, planned, result_of
@@ -362,7 +362,7 @@ def test_a_suspect_is_due_for_its_delivery_alone(inbox):
     assert inbox.poll(0, only=other)[1].suspect_at is None
 
 
-NOTHING_UNREAD = ([], None)
+NOTHING_UNREAD = Unread([], None)
 
 
 def test_poll_returns_the_next_due_time(inbox):
@@ -374,8 +374,10 @@ def test_poll_returns_the_next_due_time(inbox):
         leased = transaction.next_times()
     settle(inbox, claimed, RunState.DUE, due=100, error="no")
 
-    assert leased == (NOON + LEASE, None, NOON + LEASE, {}, {}, frozenset())
-    assert inbox.poll(10) == (NOTHING_UNREAD, (at(100), None, None, {"a": at(100)}, {}, frozenset()))
+    of_a = frozenset({"a"})
+    assert leased == NextTimes(NOON + LEASE, None, NOON + LEASE, names=of_a)
+    failed = NextTimes(at(100), None, due={"a": at(100)}, first_due_at=at(100), names=of_a)
+    assert inbox.poll(10) == (NOTHING_UNREAD, failed)
 
 
 # --- settle ---------------------------------------------------------------------------------------

@@ -1,0 +1,51 @@
+"""A worker whose polls begin later in the indexes, as they do beside an open transaction on PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from billhook.engines import Worker, pacing
+from billhook.extension import get_state
+from support.apps import inbox_at
+from support.engines import noting, send, states
+from support.inbox_view import change
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
+
+
+def test_what_lies_before_is_handled_when_a_poll_begins_at_the_beginnings_again(stored_only, monkeypatch):
+    monkeypatch.setattr(pacing, "WHOLE_SECONDS", -1.0)
+    monkeypatch.setattr(pacing, "WHOLE_FACTOR", 1e9)
+    calls = []
+    app = stored_only(noting(calls))
+    state = get_state(app)
+    worker = Worker(state.inbox, state.dispatcher, threads=2, lease_seconds=30)
+
+    def polled():
+        del calls[:]
+        for _ in range(5):
+            worker._poll_once()
+            worker._wakeup.wait(0.2)
+        return sorted(calls)
+
+    try:
+        send(app, 2)
+        first = polled()
+        send(app, 1, first=3)
+        polled()
+        change(inbox_at(app), "DELETE FROM run WHERE delivery_id = 1")
+        change(inbox_at(app), "UPDATE delivery SET state = 'received' WHERE id = 1")
+        send(app, 1, first=4)
+        later = polled()
+        worker._pacing._whole_at = 0.0
+        again = polled()
+    finally:
+        worker.detach()
+        worker.close()
+
+    assert first == ["PingTest-1", "PingTest-2"]
+    if state.inbox.database.keeps_entries:
+        assert (later, again) == (["PingTest-4"], ["PingTest-1"])
+    else:
+        assert (later, again) == (["PingTest-1", "PingTest-4"], [])
+    assert states(app) == ["done"] * 4
