@@ -1,4 +1,4 @@
-"""How a worker on PostgreSQL becomes slower while a transaction stays open, as a dump's or a report's does.
+"""How fast a worker on PostgreSQL is while a transaction stays open, as a dump's or a report's does.
 
     python tests/bench/open_transaction.py [--rounds 2] [--rows 80000] [--json FILE]
 

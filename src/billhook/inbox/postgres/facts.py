@@ -120,8 +120,8 @@ class PostgresFacts:
             yield Problem(
                 "warning", "postgres-open-transaction",
                 f"a transaction {of}(pid {one.pid}) has been open for {format_duration(one.seconds)}",
-                "the server keeps all rows that have changed since, and each look of a worker passes over "
-                "those that were handled: workers become slower with each delivery until it ends",
+                "the server keeps all rows that have changed since: tables grow, and pages, counts and "
+                "handlers with limits become slower with each delivery until it ends",
                 f"end it, or have an administrator call {end}; back up from a standby or by pg_basebackup, "
                 "and set idle_in_transaction_session_timeout",
             )  # fmt: skip
