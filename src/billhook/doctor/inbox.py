@@ -82,8 +82,9 @@ _WORDS = {
         "the error of each is",
     ),
     "held": _Words(
-        "its runs are left to other workers, and wait where there is none",
-        "`billhook actions` says who holds it and since when; `billhook workers resume` ends it",
+        "the runs of a held worker are left to others, and wait where there is none",
+        "`billhook actions` says who holds it and since when; `billhook workers resume WORKER` ends it, for "
+        "each that `billhook workers` lists as held",
     ),
     "hanging": _Words(
         "each keeps a thread of its worker until it returns, and is not called again meanwhile",
