@@ -149,7 +149,7 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
 
 
 def _finding(setup: Setup, held: HeldCondition) -> Finding:
-    condition, subject, text = held
+    condition, subject, text, _ = held
     words = _WORDS.get(condition.name)
     if words is None:
         words = _Words(condition.holds, f"`billhook {condition.first_command(subject)}`")

@@ -202,7 +202,7 @@ def two_bugs_are_live(inbox):
     one = planned(inbox, "mail", key="l", seconds=NOW - 60, at=at(NOW - 60))
     settle(
         inbox, claim(inbox, 1, NOW - 60, only=one), RunState.DUE, NOW - 60, due=NOW + 32 * MINUTE,
-        group="other", error="OSError: x",
+        group="other", error="OSError: 'x'",
     )  # fmt: skip
 
 
@@ -246,7 +246,7 @@ def one_quiet_bug_and_one_that_is_live(inbox):
     one = planned(inbox, "mail", key="l", seconds=NOW - 60, at=at(NOW - 60))
     settle(
         inbox, claim(inbox, 1, NOW - 60, only=one), RunState.DUE, NOW - 60, due=NOW + 32 * MINUTE,
-        group="other", error="OSError: x",
+        group="other", error="OSError: 'x'",
     )  # fmt: skip
 
 

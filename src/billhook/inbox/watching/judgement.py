@@ -31,11 +31,20 @@ what matches no secret: that is said of an inbox that has never received a deliv
 
 
 class HeldCondition(NamedTuple):
-    """A condition that holds: of what, and in words that are a part of a sentence."""
+    """A condition that holds: of what, and in words that are a part of a sentence.
+
+    `detail` is an exception's message, which may quote an event: only who reads the inbox itself sees it.
+    """
 
     condition: Condition
     subject: str
     text: str
+    detail: str = ""
+
+    @property
+    def detailed(self) -> str:
+        """The text with its detail."""
+        return ": ".join(filter(None, (self.text, self.detail)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +117,16 @@ class Judgement:
 
     @property
     def sentence(self) -> str:
-        """The state in one sentence. A note needs no attention."""
-        texts = ", ".join(one.text for one in self.problems)
+        """The state in one sentence, for programs too, which may send it on. A note needs no attention."""
+        return self._sentence([one.text for one in self.problems])
+
+    @property
+    def detailed_sentence(self) -> str:
+        """The sentence with all details."""
+        return self._sentence([one.detailed for one in self.problems])
+
+    def _sentence(self, problems: Sequence[str]) -> str:
+        texts = ", ".join(problems)
         unknown = f" {self.all_well}" if self.unjudged else ""
         return f"Needs attention: {texts}.{unknown}" if texts else self.all_well
 
