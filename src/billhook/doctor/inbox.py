@@ -83,8 +83,8 @@ _WORDS = {
     ),
     "held": _Words(
         "the runs of a held worker are left to others, and wait where there is none",
-        "`billhook actions` says who holds it and since when; `billhook workers resume WORKER` ends it, for "
-        "each that `billhook workers` lists as held",
+        "`billhook actions` says who holds it, and `billhook workers` since when and why; `billhook workers "
+        "resume WORKER` ends it, for each that is listed as held",
     ),
     "hanging": _Words(
         "each keeps a thread of its worker until it returns, and is not called again meanwhile",

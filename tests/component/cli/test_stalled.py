@@ -87,11 +87,12 @@ def test_a_held_worker_is_told_with_who_holds_it_and_how_to_resume_it(run, inbox
     for pid in others:
         alive(inbox, "web-2", pid)
     assert found(run, "held") is None
-    run("workers", "hold", "web-1:4711")
+    run("workers", "hold", "web-1:4711", "--reason", "a new disk")
 
     told, status = found(run, "held"), run("status").stdout
-    who, resume, which = commands(told["remedy"])
-    by, held = run(*who.split()).stdout, json.loads(run(*which.split(), "--json").stdout)
+    who, which, resume = commands(told["remedy"])
+    by, why = run(*who.split()).stdout, run(*which.split()).stdout
+    held = json.loads(run(*which.split(), "--json").stdout)
     (place,) = (f"{one['host']}:{one['pid']}" for one in held if one["state"] == "held")
     run(*resume.replace("WORKER", place).split())
 
@@ -100,10 +101,11 @@ def test_a_held_worker_is_told_with_who_holds_it_and_how_to_resume_it(run, inbox
         "code": "held",
         "what": text,
         "why": "the runs of a held worker are left to others, and wait where there is none",
-        "remedy": "`billhook actions` says who holds it and since when; `billhook workers resume WORKER` "
-        "ends it, for each that `billhook workers` lists as held",
+        "remedy": "`billhook actions` says who holds it, and `billhook workers` since when and why; "
+        "`billhook workers resume WORKER` ends it, for each that is listed as held",
     }
     assert f"{text}  billhook actions\n" in status
     assert re.search(r"hold +worker web-1:4711", by)
+    assert re.search(r"web-1 +4711 +held just now .*held for: a new disk", why)
     assert place == "web-1:4711"
     assert found(run, "held") is None
