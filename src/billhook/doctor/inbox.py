@@ -5,6 +5,7 @@ Does a committed delivery survive, and who else can read it?
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -173,7 +174,8 @@ def about_paused(setup: Setup) -> Iterator[Finding]:
         yield Finding(
             "warning", "handler-paused",
             f"{printable(one.name)} is PAUSED since {format_time(one.since)} UTC{why}",
-            "no worker calls it, and its deliveries wait", f"billhook handlers resume {printable(one.name)}",
+            "no worker calls it, and its deliveries wait",
+            f"`billhook handlers resume {shlex.quote(printable(one.name))}`",
         )  # fmt: skip
 
 
