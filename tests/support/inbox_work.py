@@ -192,6 +192,7 @@ def limit_handlers(inbox: Inbox) -> None:
     inbox.record_worker(WorkerRecord("a", "worker", 1, NOON), at(217))
     inbox.worker_seen_at()
     holds.hold_worker(inbox, "a", at(217))
+    holds.hold_worker(inbox, "a", at(217), "a leak")
     holds.resume_worker(inbox, "a")
     inbox.record_stopping("a")
     inbox.record_stop("a")

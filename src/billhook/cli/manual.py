@@ -6,7 +6,7 @@ import textwrap
 
 import click
 
-from billhook.cli.output import UsageConfigError, print_json, print_table, terminal_width
+from billhook.cli.output import UsageConfigError, print_json, print_markdown, print_table, terminal_width
 from billhook.cli.params import as_json
 from billhook.doctor.runbook import read_runbook
 from billhook.errors.program import in_program
@@ -47,7 +47,8 @@ def options(as_json: bool) -> None:
 def runbook(section: str | None) -> None:
     """Print what to do about an alert or an issue: SECTION, or the one of this alert or kind of issue.
 
-    Without SECTION the names of the sections are listed.
+    Without SECTION the names of the sections are listed. A terminal gets the text formatted, a pipe or a file
+    gets Markdown.
 
     \b
     Examples:
@@ -70,4 +71,4 @@ def runbook(section: str | None) -> None:
         raise UsageConfigError(f"there is no section {section}: {', '.join(known)}")
     for name in named:
         title, text = known[name]
-        click.echo(in_program(f"{title}\n\n{text}\n"))
+        print_markdown(title, in_program(text))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _MIN_CELL_WIDTH = 7
 _MIN_CUT_WIDTH = 10
+_PROSE_WIDTH = 100
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -132,6 +133,23 @@ def print_table(
         table.add_row(*row)
     # A width of our own: rich would take 80 for a pipe, and break the columns that must stay whole.
     Console(width=taken + left).print(table)
+
+
+def print_markdown(title: str, text: str) -> None:
+    """Print a section of Markdown on stdout: formatted on a terminal, else as it is written."""
+    if not sys.stdout.isatty():
+        click.echo(f"{title}\n\n{text}\n")
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.text import Text
+    from rich.theme import Theme
+
+    # Without rich's dark background of code, which a light terminal does not have.
+    theme = Theme({"markdown.code": "bold cyan"})
+    console = Console(width=min(shutil.get_terminal_size().columns, _PROSE_WIDTH), theme=theme)
+    console.print(Text(title, style="bold underline"), "", sep="\n")
+    console.print(Markdown(text, code_theme="ansi_dark", hyperlinks=False), "")
 
 
 @contextmanager

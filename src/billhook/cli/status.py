@@ -148,7 +148,8 @@ def _print(inbox: Inbox, overview: Overview, judgement: Judgement, *, details: b
     at, place = overview.at, printable(inbox.database.display_url)
     click.echo(f"{format_time(at)} UTC  {place}  schema {overview.revision}  {version_text()}")
     problems = [
-        (one.text, f"{program()} {one.condition.first_command(one.subject)}") for one in judgement.problems
+        (one.detailed, f"{program()} {one.condition.first_command(one.subject)}")
+        for one in judgement.problems
     ]
     _print_section(("Needs attention", "first command"), problems)
     if judgement.unjudged or not problems:

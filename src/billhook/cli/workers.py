@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 
@@ -11,9 +12,10 @@ import click
 from billhook.basics.printable import printable
 from billhook.cli.context import open_inbox
 from billhook.cli.output import CliError, print_json, print_table
-from billhook.cli.params import TEXT, DefaultGroup, as_json
+from billhook.cli.params import TEXT, DefaultGroup, as_json, option
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, format_duration
+from billhook.inbox import Inbox
 from billhook.inbox.operating.holds import HOLDABLE, hold_worker, resume_worker
 from billhook.inbox.reading.worker_list import ListedWorker, WorkerState, list_workers
 from billhook.inbox.watching.disagreements import read_disagreement
@@ -59,7 +61,7 @@ def list_(as_json: bool) -> None:
         return
     columns = ("host", "pid", "state", "engine", "release", "uptime", "restarts", "runs", "threads", "what")
     rows = [
-        (one.host or one.owner, one.pid, f"{one.state.value} {format_ago(one.ended_at, now)}".rstrip(),
+        (one.host or one.owner, one.pid, f"{one.state.value} {format_ago(one.since, now)}".rstrip(),
          one.engine, one.release or None,
          format_duration(((one.ended_at or now) - one.started_at).total_seconds()),
          one.restarts or None, one.running or None, one.threads, _what(one, now))
@@ -73,19 +75,22 @@ def list_(as_json: bool) -> None:
 
 
 def _what(one: ListedWorker, now: datetime) -> str | None:
-    """Return the oldest run of a worker, and how many others it runs and has claimed."""
+    """Return why a worker is held, its oldest run, and how many others it runs and has claimed."""
+    why = f"held for: {one.held_why}" if one.state is WorkerState.HELD and one.held_why else None
     if not one.runs:
-        return None
+        return why
     first, others, waiting = one.runs[0], one.running - 1, one.claimed - one.running
     since = "" if first.started_at is None else f", since {format_ago(first.started_at, now)}"
     more = f", and {others:,} more" if others > 0 else ""
     claimed = f"; {waiting:,} more are claimed" if waiting else ""
-    return f"{first.handler} of delivery {first.delivery_id}{since}{more}{claimed}"
+    runs = f"{first.handler} of delivery {first.delivery_id}{since}{more}{claimed}"
+    return "; ".join(filter(None, (why, runs)))
 
 
 @workers.command(short_help="Have workers start no run.")
 @_names
-def hold(names: tuple[str, ...]) -> None:
+@option("--reason TEXT", "The reason, shown wherever the worker is.")
+def hold(names: tuple[str, ...], reason: str | None) -> None:
     """Have workers start no run until they are resumed: given as HOST:PID, as process id, or as owner.
 
     From its next poll on a worker reads no deliveries and claims no runs; what it runs goes on, and what
@@ -94,9 +99,18 @@ def hold(names: tuple[str, ...]) -> None:
 
     \b
     Example:
-      billhook workers hold web-1:4711
+      billhook workers hold web-1:4711 --reason "its disk is replaced at noon"
     """
-    _change(names, "hold")
+    with _found(names) as (inbox, found):
+        for one in found:
+            is_held = one.state is WorkerState.HELD
+            if is_held and not reason:
+                click.echo(f"{one.place} was held already")
+                continue
+            with recording(inbox, "hold", f"worker {one.place}"):
+                hold_worker(inbox, one.owner, inbox.now(), reason)
+            new = f"was held already; the reason is now: {printable(reason or '')}"
+            click.echo(f"{one.place} {new if is_held else 'starts no run from its next poll on'}")
 
 
 @workers.command(short_help="Have held workers start runs again.")
@@ -108,25 +122,22 @@ def resume(names: tuple[str, ...]) -> None:
     Example:
       billhook workers resume web-1:4711
     """
-    _change(names, "resume")
-
-
-def _change(names: tuple[str, ...], what: str) -> None:
-    with open_inbox() as inbox:
-        now = inbox.now()
-        listed = list_workers(inbox, now)
-        found = [_find(listed, name) for name in names]  # all are checked before the first is changed
+    with _found(names) as (inbox, found):
         for one in found:
-            place, is_held = one.place, one.state is WorkerState.HELD
-            if is_held is (what == "hold"):
-                click.echo(f"{place} {'was held already' if is_held else 'was not held'}")
+            if one.state is not WorkerState.HELD:
+                click.echo(f"{one.place} was not held")
                 continue
-            with recording(inbox, what, f"worker {place}"):
-                if what == "hold":
-                    hold_worker(inbox, one.owner, now)
-                else:
-                    resume_worker(inbox, one.owner)
-            click.echo(f"{place} {'starts runs again' if is_held else 'starts no run from its next poll on'}")
+            with recording(inbox, "resume", f"worker {one.place}"):
+                resume_worker(inbox, one.owner)
+            click.echo(f"{one.place} starts runs again")
+
+
+@contextmanager
+def _found(names: Sequence[str]) -> Iterator[tuple[Inbox, list[ListedWorker]]]:
+    """Give the inbox and the workers of these names, each of which is there; wake the workers afterwards."""
+    with open_inbox() as inbox:
+        listed = list_workers(inbox, inbox.now())
+        yield inbox, [_find(listed, name) for name in names]
         inbox.waker.wake()
 
 

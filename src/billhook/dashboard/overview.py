@@ -115,7 +115,9 @@ def _handler_glances(context: DashboardContext, overview: Overview) -> list[Hand
 
 def _with_places(holding: Iterable[HeldCondition]) -> list[tuple[str, str, str, str]]:
     """Return of each its text, the first command, and the name and the URL of its page."""
-    return [(one.text, one.condition.first_command(one.subject), *_place(one.condition)) for one in holding]
+    return [
+        (one.detailed, one.condition.first_command(one.subject), *_place(one.condition)) for one in holding
+    ]
 
 
 def _place(condition: Condition) -> tuple[str, str]:

@@ -35,11 +35,13 @@ def show_workers(context: DashboardContext) -> Response:
 def hold(context: DashboardContext) -> Response:
     """Have a worker start no run, and return to the page."""
     one = _named(context)
-    if one.state is WorkerState.HELD:
+    is_held, why = one.state is WorkerState.HELD, context.reason()
+    if is_held and not why:
         return _back(context, one, "was held already.", "warn")
     with context.recorded("hold", f"worker {one.place}"):
-        hold_worker(context.inbox, one.owner, context.now)
-    return _back(context, one, "starts no run from its next poll on.", "warn")
+        hold_worker(context.inbox, one.owner, context.now, why or None)
+    known = "was held already; its reason is the new one."
+    return _back(context, one, known if is_held else "starts no run from its next poll on.", "warn")
 
 
 def resume(context: DashboardContext) -> Response:

@@ -5,6 +5,7 @@ Does a committed delivery survive, and who else can read it?
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -82,8 +83,9 @@ _WORDS = {
         "the error of each is",
     ),
     "held": _Words(
-        "its runs are left to other workers, and wait where there is none",
-        "`billhook actions` says who holds it and since when; `billhook workers resume` ends it",
+        "the runs of a held worker are left to others, and wait where there is none",
+        "`billhook actions` says who holds it, and `billhook workers` since when and why; `billhook workers "
+        "resume WORKER` ends it, for each that is listed as held",
     ),
     "hanging": _Words(
         "each keeps a thread of its worker until it returns, and is not called again meanwhile",
@@ -148,7 +150,7 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
 
 
 def _finding(setup: Setup, held: HeldCondition) -> Finding:
-    condition, subject, text = held
+    condition, subject, text, _ = held
     words = _WORDS.get(condition.name)
     if words is None:
         words = _Words(condition.holds, f"`billhook {condition.first_command(subject)}`")
@@ -172,7 +174,8 @@ def about_paused(setup: Setup) -> Iterator[Finding]:
         yield Finding(
             "warning", "handler-paused",
             f"{printable(one.name)} is PAUSED since {format_time(one.since)} UTC{why}",
-            "no worker calls it, and its deliveries wait", f"billhook handlers resume {printable(one.name)}",
+            "no worker calls it, and its deliveries wait",
+            f"`billhook handlers resume {shlex.quote(printable(one.name))}`",
         )  # fmt: skip
 
 

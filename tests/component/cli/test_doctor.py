@@ -659,6 +659,12 @@ def test_refusals_tell_of_a_clock_or_a_secret(examined, inbox, cause, number, be
         assert words in f"{found[code]['what']}; {found[code]['remedy']}"
 
 
+def test_the_remedy_of_a_paused_handler_is_a_command_as_a_shell_takes_it(examined, inbox):
+    inbox.pause_handler("book & send", "closed", datetime.now(UTC))
+
+    assert examined()["handler-paused"]["remedy"] == "`billhook handlers resume 'book & send'`"
+
+
 def test_deliveries_that_need_attention_are_a_note_that_leads_to_status(examined, inbox):
     inbox.pause_handler("shop.book", None, datetime.now(UTC))  # which has a finding of its own
     inbox.put(incoming("k", at=datetime.now(UTC) - timedelta(hours=1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -47,6 +48,28 @@ def test_a_worker_is_held_until_it_is_resumed(run, three):
     assert [(one["what"], one["which"]) for one in actions] == [
         ("resume", "worker web-1:7"), ("hold", "worker web-2:7"), ("hold", "worker web-1:7"),
     ]  # fmt: skip
+
+
+def test_the_reason_of_a_hold_is_shown_with_the_worker_until_it_is_resumed(run, three):
+    def told():
+        listed = {one["owner"]: one["held_why"] for one in json.loads(run("workers", "--json").stdout)}
+        return listed["a"], re.findall("held for: (.*?) *\n", run("workers").stdout)
+
+    run("workers", "hold", "a", "--reason", "a leak")
+    first = told()
+    changed = run("workers", "hold", "a", "--reason", "a new \x1b[31mdisk").stdout
+    run("workers", "hold", "a")
+    second = told()
+    run("workers", "resume", "a")
+    resumed = told()
+    actions = run("actions", "--json").stdout
+
+    assert first == ("a leak", ["a leak"])
+    assert changed == "web-1:7 was held already; the reason is now: a new \\x1b[31mdisk\n"
+    assert second == ("a new \x1b[31mdisk", ["a new \\x1b[31mdisk"])
+    assert resumed == (None, [])
+    # Reasons may name a customer, whose erasure leaves the record of actions as it is.
+    assert (actions.count('"hold"'), "leak" in actions, "disk" in actions) == (2, False, False)
 
 
 @pytest.mark.parametrize(

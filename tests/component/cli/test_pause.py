@@ -78,7 +78,7 @@ def test_deliveries_of_a_paused_handler_have_a_state_of_their_own(run, shop):
 
     findings = json.loads(run("doctor", "--json").stdout)["findings"]
     paused = [(one["level"], one["remedy"]) for one in findings if one["code"] == "handler-paused"]
-    assert paused == [("warning", "billhook handlers resume book")]
+    assert paused == [("warning", "`billhook handlers resume book`")]
 
 
 def test_a_discarded_run_of_a_paused_handler_waits_for_nothing(run, shop):

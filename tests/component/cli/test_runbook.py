@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import pty
 import re
+import struct
+import subprocess
 import sys
+import termios
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -63,6 +68,35 @@ def test_a_command_prints_a_section_by_its_name_its_alert_or_its_kind_of_issue(r
     assert printed.startswith("Runs are dead\n\n")
     assert SECTIONS["runs-are-dead"] in printed
     assert printed.count("**Never**") == 1
+
+
+def on_a_terminal(*arguments):
+    """What a command prints on a terminal of 80 columns."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    environ = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    environ["TERM"] = "xterm-256color"
+    process = subprocess.Popen([sys.executable, "-m", "billhook", *arguments], stdout=its, env=environ)
+    os.close(its)
+    printed = b""
+    with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:  # EIO at the end
+        while part := terminal.read(4096):
+            printed += part
+    assert process.wait(10) == 0
+    return printed.decode().replace("\r", "")
+
+
+def test_a_terminal_gets_a_section_formatted():
+    printed = on_a_terminal("runbook", "workers-die")
+    text = re.sub(r"\x1b\[[\d;]*m", "", printed)
+
+    assert text.startswith("Workers die\n\n")
+    assert "\x1b[1mNever\x1b[0m raise" in printed
+    assert [mark for mark in ("**", "`", "*While") if mark in text] == []
+    assert {"billhook status"} < {line.strip() for line in text.splitlines()}  # the first command
+    assert max(map(len, text.splitlines())) == 80
+    words = set(re.findall(r"\w+", SECTIONS["workers-die"])) - {"console"}
+    assert words - set(re.findall(r"\w+", text)) == set()
 
 
 # --- each is played once ------------------------------------------------------------------------------

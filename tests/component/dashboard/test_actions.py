@@ -537,19 +537,24 @@ def test_a_worker_is_held_and_resumed(failing):
     held = failing.act("workers/hold", owner="w")
     shown = " ".join(failing.text("workers").split())
     again = failing.act("workers/hold", owner="w")
+    why = failing.act("workers/hold", owner="w", why="a <new>\n disk")
+    with_why = " ".join(failing.text("workers").split())
     resumed = failing.act("workers/resume", owner="w")
     not_again = failing.act("workers/resume", owner="w")
     refused = [failing.post("workers/hold", owner=owner).status_code for owner in ("c", "unheard of")]
 
-    assert before.count(">Hold<") == 1  # Celery gives its workers their runs
+    assert before.count("<summary>Hold<") == 1  # Celery gives its workers their runs
     assert held == "web-1:7 starts no run from its next poll on."
     assert re.search(r"web-1 worker, pid 7 held just now", shown)
     assert again == "web-1:7 was held already."
+    assert why == "web-1:7 was held already; its reason is the new one."
+    assert "held just now: a <new> disk" in with_why
     assert resumed == "web-1:7 starts runs again."
     assert not_again == "web-1:7 was not held."
     assert refused == [400, 400]
     assert [row[1:3] for row in recorded(failing)] == [
         ("resume", "worker web-1:7"),
+        ("hold", "worker web-1:7"),
         ("hold", "worker web-1:7"),
     ]
 

@@ -163,6 +163,21 @@ def test_open_issues_need_attention_until_someone_works_on_them(at_noon):
     assert "Needs attention" not in sentence(at_noon)
 
 
+def test_people_see_the_message_of_a_live_issue_and_programs_the_class(at_noon, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    at_noon.broken.append(ConnectionError("the ledger refused 'ada': 10.0.0.7 is closed" + " for now" * 9))
+    at_noon.deliver(at=NOON)
+    update_issues(at_noon.inbox, NOON)
+    run = at_noon.app.test_cli_runner().invoke
+    told = "shop.book fails: ConnectionError: the ledger refused …: … is closed" + " for now" * 8 + " f…"
+
+    shown = [at_noon.get("").text, at_noon.get("health").text, run(args=["billhook", "status"]).output]
+    sent_on = [run(args=["billhook", name, "--json"]).output for name in ("status", "doctor")]
+
+    assert [told in each for each in shown] == [True] * 3
+    assert [("fails: ConnectionError" in each, "ledger" in each) for each in sent_on] == [(True, False)] * 2
+
+
 def test_the_numbers_are_links_to_what_they_count(at_noon):
     at_noon.deliver(b"{broken", at=NOON)
     at_noon.broken.append(KeyError("no ledger"))

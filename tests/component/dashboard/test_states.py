@@ -14,6 +14,7 @@ from billhook.clock import SystemClock
 from billhook.inbox import Counted, HandlerLimits, Inbox, RunOptions, RunState, WorkerRecord
 from billhook.inbox.operating.holds import hold_worker
 from billhook.inbox.operating.operations import discard, erase, replay
+from billhook.inbox.operating.postpone import postpone
 from billhook.inbox.watching.issue_updates import update_issues
 from billhook.inbox.watching.issues import IssueState, change_issue, list_issues
 from billhook.metrics import metrics_text
@@ -53,6 +54,7 @@ def state(sentence, level, *, through=None, has_worker=True, **tiles):
 
 WELL = "All is well: nothing fails and nothing waits for long. The last delivery came {}."
 KNOWN = "Nothing needs attention ({}), and nothing waits for long. The last delivery came {}."
+LONG = "nothing waits for long", "what waits for long waits for {}, the last for {} UTC"
 
 
 def look(inbox, seconds=NOW):
@@ -123,6 +125,29 @@ def a_burst_that_is_soon_through(inbox):
     settle(inbox, claim(inbox, 10, NOW - MINUTE), seconds=NOW - MINUTE)
 
 
+@state(
+    WELL.replace(*LONG).format("a time that was named", "2026-01-22 13:00", "10 min ago"), "good",
+    through={"book": "not before 2026-01-22 13:00", "mail": "not before 13:09"},
+    accepted=("2", "quiet"), not_finished=("2", "quiet"),
+)  # fmt: skip
+def a_run_that_an_operator_has_put_off_for_a_week(inbox):
+    one, other = (
+        planned(inbox, handler, key=handler, seconds=NOW - 10 * MINUTE, at=at(NOW - 10 * MINUTE))
+        for handler in ("book", "mail")
+    )
+    postpone(inbox, [one], at(NOW - MINUTE), at(NOW + 7 * 24 * HOUR))
+    postpone(inbox, [other], at(NOW - MINUTE), at(NOW + 9 * MINUTE))
+
+
+@state(
+    WELL.format("10 min ago"), "good", through={"book": "not before 13:09"},
+    accepted=("1", "quiet"), not_finished=("1", "quiet"),
+)  # fmt: skip
+def a_run_that_is_put_off_for_less_than_what_is_long(inbox):
+    one = planned(inbox, "book", seconds=NOW - 10 * MINUTE, at=at(NOW - 10 * MINUTE))
+    postpone(inbox, [one], at(NOW - MINUTE), at(NOW + 9 * MINUTE))
+
+
 @state(WELL.format("10 min ago"), "good", accepted=("1", "quiet"))
 def what_was_dead_is_discarded_and_erased(inbox):
     one = dead(inbox, seconds=NOW - 10 * MINUTE)
@@ -177,7 +202,7 @@ def two_bugs_are_live(inbox):
     one = planned(inbox, "mail", key="l", seconds=NOW - 60, at=at(NOW - 60))
     settle(
         inbox, claim(inbox, 1, NOW - 60, only=one), RunState.DUE, NOW - 60, due=NOW + 32 * MINUTE,
-        group="other", error="OSError: x",
+        group="other", error="OSError: 'x'",
     )  # fmt: skip
 
 
@@ -221,12 +246,13 @@ def one_quiet_bug_and_one_that_is_live(inbox):
     one = planned(inbox, "mail", key="l", seconds=NOW - 60, at=at(NOW - 60))
     settle(
         inbox, claim(inbox, 1, NOW - 60, only=one), RunState.DUE, NOW - 60, due=NOW + 32 * MINUTE,
-        group="other", error="OSError: x",
+        group="other", error="OSError: 'x'",
     )  # fmt: skip
 
 
 @state(
-    KNOWN.format("1 issue is acknowledged", "30 min ago"), "good", through={"book": "retried at 13:31"},
+    KNOWN.replace(*LONG).format("1 issue is acknowledged", "its time", "13:31", "30 min ago"),
+    "good", through={"book": "retried at 13:31"},
     accepted=("1", "quiet"), not_finished=("1", "quiet"),
 )  # fmt: skip
 def a_bug_that_is_worked_on(inbox):
@@ -235,7 +261,8 @@ def a_bug_that_is_worked_on(inbox):
 
 
 @state(
-    KNOWN.format("1 issue is snoozed", "30 min ago"), "good", through={"book": "retried at 13:31"},
+    KNOWN.replace(*LONG).format("1 issue is snoozed", "its time", "13:31", "30 min ago"),
+    "good", through={"book": "retried at 13:31"},
     accepted=("1", "quiet"), not_finished=("1", "quiet"),
 )  # fmt: skip
 def a_bug_that_is_snoozed(inbox):

@@ -62,6 +62,7 @@ class ListedWorker:
     stopped_at: datetime | None
     died_at: datetime | None
     held_at: datetime | None
+    held_why: str | None
     restarts: int
     claimed: int
     runs: tuple[WorkerRun, ...]
@@ -71,6 +72,11 @@ class ListedWorker:
         """When it stopped, or was seen last before it was lost; None while it runs."""
         alive = self.state in (WorkerState.RUNNING, WorkerState.HELD)
         return None if alive else self.stopped_at or self.died_at or self.seen_at
+
+    @property
+    def since(self) -> datetime | None:
+        """Since when it has ended or is held; None while it runs."""
+        return self.held_at if self.state is WorkerState.HELD else self.ended_at
 
     @property
     def place(self) -> str:

@@ -192,6 +192,7 @@ worker = Table(
     Column("died_at", UtcDateTime),
     # Since when it starts no run, as an operator has said; NULL while it may.
     Column("held_at", UtcDateTime),
+    Column("held_why", Text),
 )
 # The lists of handlers that processes plan by: see billhook.inbox.running.handler_lists.
 handler_list = Table(

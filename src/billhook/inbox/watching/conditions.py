@@ -5,6 +5,7 @@ Each says when it holds, how grave it is, what to do and who is notified; inbox.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from billhook.basics.engine_kinds import ENGINES, WORKER, Place
 from billhook.basics.file_modes import access_by_others
-from billhook.basics.printable import counted, printable
+from billhook.basics.printable import counted, first_line, printable
 from billhook.basics.type_names import is_reading
 from billhook.clock import clock_off, format_ago, format_duration, format_time
 from billhook.inbox.counting.counts import OTHER_TYPES, Counted, hour_of
@@ -40,6 +41,7 @@ from billhook.inbox.watching.stalled import read_hanging, read_held
 _WORKER_SEEN_WITHIN = timedelta(minutes=1)
 """Three times the interval at which a worker renews its row in the inbox."""
 _HOUR = timedelta(hours=1)
+_MESSAGE_CHARACTERS = 100
 _MANY_MISMATCHES = 5
 """A stranger's attempts, or a test with another secret, are fewer."""
 
@@ -99,8 +101,8 @@ class Facts:
                 yield each.subject, each.title
 
 
-Found = Iterator[tuple[str, str]]
-"""The subject and the sentence of each thing that is wrong; the subject may be empty."""
+Found = Iterator[tuple[str, str] | tuple[str, str, str]]
+"""The subject, the sentence and a detail of each thing that is wrong; the subject may be empty."""
 
 
 class Severity(StrEnum):
@@ -257,8 +259,11 @@ def failing(facts: Facts) -> Found:
     # The others are conditions of their own, and shown as such.
     live = [one for one in facts.opened if one.kind is IssueKind.FAILURE and one.live]
     if len(live) == 1:
-        error = live[0].title.partition(":")[0]
-        yield "", printable(f"{live[0].subject} fails: {error}")
+        error, _, message = live[0].title.partition(":")
+        message = message.strip().rstrip(".")
+        # A message of ids alone, as in `KeyError: …`, tells nothing.
+        detail = first_line(message, _MESSAGE_CHARACTERS) if re.search(r"\w", message) else ""
+        yield "", printable(f"{live[0].subject} fails: {error}"), detail
     elif live:
         yield "", f"{len(live):,} issues are live"
 

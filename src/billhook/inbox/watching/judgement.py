@@ -13,13 +13,15 @@ from datetime import datetime
 from typing import NamedTuple
 
 from billhook.basics.printable import printable
-from billhook.clock import format_ago
+from billhook.clock import format_ago, short_time
 from billhook.errors import BillhookError
+from billhook.inbox.watching.backlog_pace import OLD
 from billhook.inbox.watching.conditions import CONDITIONS as CONDITIONS
 from billhook.inbox.watching.conditions import LIMITS as LIMITS
 from billhook.inbox.watching.conditions import Condition as Condition
 from billhook.inbox.watching.conditions import Facts
 from billhook.inbox.watching.conditions import Severity as Severity
+from billhook.inbox.watching.handler_backlogs import HandlerBacklog
 from billhook.inbox.watching.occurrences import IssueKind
 
 _NOTHING_YET = "No delivery has been received yet."
@@ -29,11 +31,20 @@ what matches no secret: that is said of an inbox that has never received a deliv
 
 
 class HeldCondition(NamedTuple):
-    """A condition that holds: of what, and in words that are a part of a sentence."""
+    """A condition that holds: of what, and in words that are a part of a sentence.
+
+    `detail` is an exception's message, which may quote an event: only who reads the inbox itself sees it.
+    """
 
     condition: Condition
     subject: str
     text: str
+    detail: str = ""
+
+    @property
+    def detailed(self) -> str:
+        """The text with its detail."""
+        return ": ".join(filter(None, (self.text, self.detail)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,8 @@ class Judgement:
     unjudged: Mapping[str, str]
     last_at: datetime | None
     at: datetime
+    due_last: HandlerBacklog | None = None
+    """What waits for the handler that has the run which is due last, of those that wait for a time."""
 
     @property
     def crossed(self) -> list[str]:
@@ -78,6 +91,15 @@ class Judgement:
         return [one for one in self.holding if one.condition.name in said]
 
     @property
+    def waits(self) -> str:
+        """What waits for long where no condition holds: nothing, or runs whose time is later."""
+        at = None if self.due_last is None else self.due_last.last_due_at
+        if self.due_last is None or at is None or at - self.at <= OLD:
+            return "nothing waits for long"
+        for_what = "a time that was named" if self.due_last.last_put_off else "its time"
+        return f"what waits for long waits for {for_what}, the last for {short_time(at, self.at)} UTC"
+
+    @property
     def all_well(self) -> str:
         """What is said where nothing is wrong: only where each condition could be judged that all is well."""
         if self.unjudged:
@@ -87,16 +109,24 @@ class Judgement:
             return f"No delivery has been stored yet: {refused}." if refused else _NOTHING_YET
         last = f"The last delivery came {format_ago(self.last_at, self.at)}."
         if refused:
-            return f"Nothing waits for long, but {refused}. {last}"
+            return f"{self.waits[0].upper()}{self.waits[1:]}, but {refused}. {last}"
         for one in self.holding:
             if one.condition.name == "known-issues":
-                return f"Nothing needs attention ({one.text}), and nothing waits for long. {last}"
-        return f"All is well: nothing fails and nothing waits for long. {last}"
+                return f"Nothing needs attention ({one.text}), and {self.waits}. {last}"
+        return f"All is well: nothing fails and {self.waits}. {last}"
 
     @property
     def sentence(self) -> str:
-        """The state in one sentence. A note needs no attention."""
-        texts = ", ".join(one.text for one in self.problems)
+        """The state in one sentence, for programs too, which may send it on. A note needs no attention."""
+        return self._sentence([one.text for one in self.problems])
+
+    @property
+    def detailed_sentence(self) -> str:
+        """The sentence with all details."""
+        return self._sentence([one.detailed for one in self.problems])
+
+    def _sentence(self, problems: Sequence[str]) -> str:
+        texts = ", ".join(problems)
         unknown = f" {self.all_well}" if self.unjudged else ""
         return f"Needs attention: {texts}.{unknown}" if texts else self.all_well
 
@@ -105,9 +135,11 @@ def judge(facts: Facts) -> Judgement:
     """Judge each condition. One that cannot be judged is named, and the others are judged all the same."""
     holding: list[HeldCondition] = []
     unjudged: dict[str, str] = {}
-    last_at = None
+    last_at = due_last = None
     try:
         last_at = facts.overview.last_at
+        with_time = (one for one in facts.overview.handler_backlogs if one.last_due_at is not None)
+        due_last = max(with_time, key=lambda one: one.last_due_at or facts.now, default=None)
     except BillhookError as error:
         unjudged["inbox"] = printable(str(error))
     for condition in CONDITIONS:
@@ -119,7 +151,7 @@ def judge(facts: Facts) -> Judgement:
             holding += [HeldCondition(condition, *each) for each in found]
         except (BillhookError, OSError) as error:
             unjudged[condition.name] = printable(str(error))
-    return Judgement(holding, unjudged, last_at, facts.now)
+    return Judgement(holding, unjudged, last_at, facts.now, due_last)
 
 
 _OF_KIND = {one.kind: one for one in CONDITIONS if one.kind is not None}

@@ -652,11 +652,15 @@ WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.s
 --> delivery: delivery_pkey
 
 -- operating/holds.py hold_worker
-UPDATE billhook.billhook_worker SET held_at=%(held_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.stopped_at IS NULL
+UPDATE billhook.billhook_worker SET held_at=%(held_at)s::TIMESTAMP WITH TIME ZONE, held_why=%(held_why)s::VARCHAR WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR AND billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.held_at IS NULL
+--> billhook_worker: billhook_worker_pkey
+
+-- operating/holds.py hold_worker
+UPDATE billhook.billhook_worker SET held_why=%(held_why)s::VARCHAR WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR AND billhook.billhook_worker.stopped_at IS NULL
 --> billhook_worker: billhook_worker_pkey
 
 -- operating/holds.py resume_worker
-UPDATE billhook.billhook_worker SET held_at=%(held_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR AND billhook.billhook_worker.held_at IS NOT NULL
+UPDATE billhook.billhook_worker SET held_at=%(held_at)s::TIMESTAMP WITH TIME ZONE, held_why=%(held_why)s::VARCHAR WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR AND billhook.billhook_worker.held_at IS NOT NULL
 --> billhook_worker: billhook_worker_pkey
 
 -- operating/operations.py _discard
@@ -2596,7 +2600,7 @@ WHERE billhook.billhook_release.name = %(name_1)s::VARCHAR
 --> billhook_release: billhook_release_name_key
 
 -- running/workers.py worker_rows
-SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.pid_space, billhook.billhook_worker.pid_ticks, billhook.billhook_worker.threads, billhook.billhook_worker.seen_at, billhook.billhook_worker.stopped_at, billhook.billhook_worker.died_at, billhook.billhook_worker.held_at, billhook.billhook_release.name AS release
+SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.pid_space, billhook.billhook_worker.pid_ticks, billhook.billhook_worker.threads, billhook.billhook_worker.seen_at, billhook.billhook_worker.stopped_at, billhook.billhook_worker.died_at, billhook.billhook_worker.held_at, billhook.billhook_worker.held_why, billhook.billhook_release.name AS release
 FROM billhook.billhook_worker LEFT OUTER JOIN billhook.billhook_release ON billhook.billhook_release.id = billhook.billhook_worker.release_id
 WHERE billhook.billhook_worker.engine != %(engine_1)s::VARCHAR ORDER BY billhook.billhook_worker.started_at, billhook.billhook_worker.owner
 --> billhook_release: billhook_release_pkey

@@ -730,11 +730,15 @@ WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('re
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operating/holds.py hold_worker
-UPDATE billhook_worker SET held_at=? WHERE billhook_worker.owner = ? AND billhook_worker.held_at IS NULL AND billhook_worker.stopped_at IS NULL
+UPDATE billhook_worker SET held_at=?, held_why=? WHERE billhook_worker.owner = ? AND billhook_worker.stopped_at IS NULL AND billhook_worker.held_at IS NULL
+--> SEARCH billhook_worker USING INDEX sqlite_autoindex_billhook_worker_1 (owner=?)
+
+-- operating/holds.py hold_worker
+UPDATE billhook_worker SET held_why=? WHERE billhook_worker.owner = ? AND billhook_worker.stopped_at IS NULL
 --> SEARCH billhook_worker USING INDEX sqlite_autoindex_billhook_worker_1 (owner=?)
 
 -- operating/holds.py resume_worker
-UPDATE billhook_worker SET held_at=? WHERE billhook_worker.owner = ? AND billhook_worker.held_at IS NOT NULL
+UPDATE billhook_worker SET held_at=?, held_why=? WHERE billhook_worker.owner = ? AND billhook_worker.held_at IS NOT NULL
 --> SEARCH billhook_worker USING INDEX sqlite_autoindex_billhook_worker_1 (owner=?)
 
 -- operating/operations.py _discard
@@ -2874,7 +2878,7 @@ WHERE billhook_release.name = ?
 --> SEARCH billhook_release USING COVERING INDEX sqlite_autoindex_billhook_release_1 (name=?)
 
 -- running/workers.py worker_rows
-SELECT billhook_worker.owner, billhook_worker.engine, billhook_worker.handlers, billhook_worker.started_at, billhook_worker.host, billhook_worker.pid, billhook_worker.pid_space, billhook_worker.pid_ticks, billhook_worker.threads, billhook_worker.seen_at, billhook_worker.stopped_at, billhook_worker.died_at, billhook_worker.held_at, billhook_release.name AS release
+SELECT billhook_worker.owner, billhook_worker.engine, billhook_worker.handlers, billhook_worker.started_at, billhook_worker.host, billhook_worker.pid, billhook_worker.pid_space, billhook_worker.pid_ticks, billhook_worker.threads, billhook_worker.seen_at, billhook_worker.stopped_at, billhook_worker.died_at, billhook_worker.held_at, billhook_worker.held_why, billhook_release.name AS release
 FROM billhook_worker LEFT OUTER JOIN billhook_release ON billhook_release.id = billhook_worker.release_id
 WHERE billhook_worker.engine != ? ORDER BY billhook_worker.started_at, billhook_worker.owner
 --> SCAN billhook_worker

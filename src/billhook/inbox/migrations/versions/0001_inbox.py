@@ -78,7 +78,7 @@ CREATE TABLE billhook_worker (
     owner TEXT NOT NULL CONSTRAINT billhook_worker_pkey PRIMARY KEY, engine TEXT NOT NULL, handlers INTEGER,
     started_at {time} NOT NULL, host TEXT NOT NULL, pid INTEGER, pid_space TEXT, pid_ticks BIGINT,
     threads INTEGER, release_id INTEGER, list_id INTEGER, seen_at {time} NOT NULL, stopped_at {time},
-    died_at {time}, held_at {time}
+    died_at {time}, held_at {time}, held_why TEXT
 );
 CREATE INDEX billhook_worker_seen_at_idx ON billhook_worker (seen_at);
 CREATE INDEX billhook_worker_held_idx ON billhook_worker (owner, held_at) WHERE held_at IS NOT NULL;
