@@ -242,14 +242,14 @@ def figures(rules: Rules, issues: Issues, inbox: Inbox, now: datetime, number: i
         found[key.handler or of_type, key.what] += 0 if key.what == OF_ISSUE else sums.number
     counted: Counter[tuple[str, str]] = Counter()
     for (name, what), times in rules.counted.items():
-        counted[rules.former.present(name), what] += times
+        counted[rules.present_name(name), what] += times
     lines = differing("figure", dict(+counted), dict(+found))
     overview = read_overview(inbox, now)
     backlog, states = overview.backlog, Counter(each.state for each in rules.deliveries.values())
     stated = {"received": backlog.unread, "planned": backlog.in_progress}
     stated |= {"dead": backlog.dead, "quarantined": backlog.quarantined}
     lines += differing("backlog", {name: states[name] for name in stated}, stated)
-    paused = {rules.former.present(name): True for name, each in rules.limits.items() if each.paused}
+    paused = {rules.present_name(name): True for name, each in rules.limits.items() if each.paused}
     lines += differing("paused", paused, {each.name: True for each in overview.paused})
     if number % CONDITIONS_EVERY == 0:
         lines += _conditions(rules, issues, Facts(inbox, now, "worker", None, Thresholds(), overview), now)
@@ -276,7 +276,7 @@ def _filtered(rules: Rules, inbox: Inbox, number: int) -> list[str]:
     deliveries = rules.deliveries.values()
     runs = list(rules.runs.values())
     name = runs[number % len(runs)].name if runs else ""
-    had = {each.delivery.id for each in runs if each.name in rules.former.every(name)}
+    had = {each.delivery.id for each in runs if each.name in rules.every_name(name)}
     states = {each.id: status(rules, each) for each in deliveries}
     of_state = {
         f"state={state}": (DeliveryFilter(state=state), [one for one in states if states[one] == state])

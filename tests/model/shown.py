@@ -55,7 +55,7 @@ def backlogs(rules: Rules, now: datetime) -> dict[str, dict[str, int]]:
     found: dict[str, Counter[str]] = {}
     for run in rules.runs.values():
         if run.unfinished or run.state == "dead":
-            counter = found.setdefault(rules.former.present(run.name), Counter())
+            counter = found.setdefault(rules.present_name(run.name), Counter())
             counter[_state(rules, run, now)] += 1
     return {name: dict(counter) for name, counter in found.items()}
 
@@ -70,4 +70,4 @@ def _state(rules: Rules, run: Run, now: datetime) -> str:
 
 def _paused(rules: Rules) -> set[str]:
     """Return every name of the handlers that are paused."""
-    return {one for name, each in rules.limits.items() if each.paused for one in rules.former.every(name)}
+    return {one for name, each in rules.limits.items() if each.paused for one in rules.every_name(name)}

@@ -50,7 +50,7 @@ def _expected(rules: Rules, issues: Issues, now: datetime) -> dict[str, Any]:
         "quarantined": numbers["quarantined"],
         "conflicts": sum(each.state == "quarantined" and each.conflict_of is not None for each in deliveries),
         "oldest_at": min(unfinished, key=_id).received.isoformat() if unfinished else None,
-        "paused": sorted({rules.former.present(name) for name, each in rules.limits.items() if each.paused}),
+        "paused": sorted({rules.present_name(name) for name, each in rules.limits.items() if each.paused}),
         "workers": {each.name: each.is_alive(now) for each in seen if not (each.stopped or each.forgotten)},
         "handler_backlogs": {name: _states(each) for name, each in backlogs(rules, now).items()},
         "conditions": conditions(rules, issues, now),
