@@ -1,4 +1,4 @@
-"""The rules of one attempt: whether it calls its handler, and how it ends."""
+"""The rules of one attempt: how it ends, and whether its handler was called."""
 
 from __future__ import annotations
 
@@ -17,22 +17,14 @@ OF_CLASS = "the event model"
 READ, UNREADABLE = "read", "unreadable"
 """How a reading ends that is not tried again."""
 MISSING_ISSUE_ATTEMPT = 3
-
-
-def calls_handler(process: Process, claim: Claim) -> bool:
-    """Return whether an attempt calls the handler: not if it is not there, or the run killed before."""
-    return process.find(claim.run) is not None and not _has_killed(process, claim)
-
-
-def _has_killed(process: Process, claim: Claim) -> bool:
-    most = len(process.waits_of(process.find(claim.run))) + 1
-    return claim.attempt > 1 and claim.number > most
+KILLED, MISSING = "RuntimeError", "LookupError"
+"""The errors of attempts that call no handler: the run has killed its workers before, or there is none."""
 
 
 def effect_of(claim: Claim) -> tuple[object, ...]:
     """Return what happens once: what a handler commits for a delivery, or for this replay of it."""
     of = claim.run.delivery
-    return claim.run.name, of.source, of.key, of.variant, claim.replays
+    return claim.run.name, of.source, of.key, of.variant, claim.then.replays
 
 
 def end_attempt(
@@ -47,18 +39,18 @@ def end_attempt(
     handler, number = process.find(claim.run), claim.number
     waits = process.waits_of(handler)
     bug = None if outcome == "retry" else outcome.partition(":")[0]
-    if _has_killed(process, claim):
-        return Result(claim, "dead", now, error="RuntimeError")
+    if claim.then.attempts > 1 and number > len(waits) + 1:
+        return Result(claim, "dead", now, error=KILLED)
     if handler is None:
         # No issue at first: a process with newer code may have it. Words with digits group no failures.
-        of_type, outcome, number = claim.run.delivery.type, "LookupError", claim.attempt
+        of_type, outcome, number = claim.run.delivery.type, MISSING, claim.then.attempts
         bug = f"{outcome} {'…' if any(map(str.isdigit, of_type)) else of_type}"
-        bug = bug if claim.attempt >= MISSING_ISSUE_ATTEMPT else None
+        bug = bug if number >= MISSING_ISSUE_ATTEMPT else None
     elif outcome == "ok":
         return Result(claim, "succeeded", now)
     elif outcome == "discard":
         return Result(claim, "discarded", now, error=outcome)
-    elif outcome == "put_off" and claim.postponements < MOST_POSTPONEMENTS:
+    elif outcome == "put_off" and claim.then.postponements < MOST_POSTPONEMENTS:
         until = now + min(max(timedelta(seconds=after or 0), timedelta(0)), LONGEST_POSTPONEMENT)
         return Result(claim, "due", now, until, outcome, uncounted=True, not_before=until)
     elif outcome == "put_off":

@@ -20,7 +20,7 @@ from billhook.inbox.watching.issues import list_issues
 from billhook.inbox.watching.judgement import judge
 from billhook.inbox.watching.overview import read_overview, read_totals
 from model.attempts import OF_CLASS
-from model.issue_rules import Issues
+from model.issue_rules import Issues, error_of, failures_of
 from model.own_types import OWN
 from model.records import Delivery, Run
 from model.rules import Rules
@@ -263,7 +263,13 @@ def of_issues(rules: Rules, issues: Issues, inbox: Inbox) -> list[str]:
         for each in list_issues(inbox)
         if each.kind == "failure"
     )
-    return differing("issue", Counter(issues.shown(rules)), shown)
+    failures, expected = failures_of(rules), Counter[Any]()
+    for bug, issue in issues.items():
+        runs, times = failures.get(bug, ([], []))
+        number = len(times) + rules.deleted[bug]
+        deliveries = len({each.id for each in runs})
+        expected[issue.subject, error_of(bug), issue.state, number, deliveries] += 1
+    return differing("issue", expected, shown)
 
 
 def _conditions(rules: Rules, issues: Issues, facts: Facts, now: datetime) -> list[str]:

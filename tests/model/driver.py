@@ -25,9 +25,10 @@ from billhook.inbox.storing.ingest import ingest
 from model import comparison, duties, status_shown
 from model.attempts import (
     INTERRUPTED,
+    KILLED,
+    MISSING,
     READ,
     UNREADABLE,
-    calls_handler,
     effect_of,
     end_attempt,
     end_reading,
@@ -271,10 +272,10 @@ class Driver(Processes):
             return
         errors = {"fail": "ValueError: not today"}
         result = end_attempt(one.process, claim, errors.get(outcome, outcome), self.clock.now(), after)
-        if calls_handler(one.process, claim):
+        if result.error not in (KILLED, MISSING):
             effect = effect_of(claim)
             self.expected_calls.append(
-                (*claim.run.id, claim.attempt, claim.replays, effect not in self.effects)
+                (*claim.run.id, claim.then.attempts, claim.then.replays, effect not in self.effects)
             )
             if result.state == "succeeded":
                 self.effects.add(effect)
@@ -344,7 +345,7 @@ class Driver(Processes):
             row = after.runs.get(run.id)
             if (
                 row is not None
-                and run.token == claim.token
+                and run.token == claim.then.token
                 and row.failures[len(run.failures) :] == (INTERRUPTED,)
             ):
                 interrupted.append(interrupt(claim, now, timedelta(seconds=LEASE)))

@@ -29,7 +29,7 @@ def left_by(
     left = []
     for claim in process.holds.values():
         run = claim.run
-        if run.token == claim.token and run.state == "running":
+        if claim.is_held:
             least = timedelta(0) if was_set else lease * 2 / 3
             if run.due - now < least:
                 left.append(f"the lease of {run.id} until {run.due}")
@@ -54,7 +54,7 @@ def unclaimed(rules: Rules, process: Process, now: datetime, alone: timedelta) -
     if process.held:
         return []
     is_idle = not any(each.holds for each in process.shared.workers)
-    begun = any(claim.alone for claim in process.holds.values())
+    begun = any(claim.then.alone for claim in process.holds.values())
     if not is_idle and (begun or any(run.alone and run.unfinished for run in rules.runs.values())):
         return []
     unread = [each for each in rules.deliveries.values() if each.state == "received"]
@@ -64,7 +64,7 @@ def unclaimed(rules: Rules, process: Process, now: datetime, alone: timedelta) -
         if alone >= rules.longest_wait(process, now) or rules.has_to_plan(process, each, now)
     ]
     due = [run for run in rules.runs.values() if run.state == "due" and run.due <= now]
-    by_name = any(process.owner_of(run.name) and not process.find(run) for run in due if not run.alone)
+    by_name = any(process.owner_of(run.name).types and not process.find(run) for run in due if not run.alone)
     for run in rules.runs.values():
         if run.alone and by_name:
             continue

@@ -65,16 +65,6 @@ class Issues(dict[Bug, Issue]):
             elif _snooze_ended(issue, times, now):
                 issue.change("open", now)
 
-    def shown(self, rules: Releases) -> list[tuple[str, str, str, int, int]]:
-        """Return of each its subject, the error, its state, how often it happened, and to how many runs."""
-        failures = failures_of(rules)
-        found = []
-        for bug, issue in self.items():
-            runs, times = failures.get(bug, ([], []))
-            count = len(times) + rules.deleted[bug]
-            found.append((issue.subject, error_of(bug), issue.state, count, len({each.id for each in runs})))
-        return found
-
 
 def error_of(bug: Bug) -> str:
     """Return the name of the error, without what else tells two bugs of a handler apart."""
@@ -102,8 +92,3 @@ def _snooze_ended(issue: Issue, times: list[datetime], now: datetime) -> bool:
     if issue.until is not None and issue.until <= now:
         return True
     return issue.more is not None and len(times) >= issue.more and times[-issue.more] > issue.changed
-
-
-def is_snoozed(issues: Issues, run: Run) -> bool:
-    """Return whether a run has failed by a bug that is snoozed."""
-    return any(bug in issues and issues[bug].state == "snoozed" for bug, *_ in run.bugs)

@@ -11,6 +11,8 @@ from model.rules import Rules
 
 DAY = timedelta(days=1)
 KEYS_KEPT = 7 * DAY
+Ids = Collection[int]
+"""Of deliveries."""
 HANDLED = ("planned", "done", "dead")
 EMPTIED = ("pruned", "erased")
 
@@ -24,9 +26,7 @@ class InboxRules(Rules):
             if self.limits[each].paused:
                 self.limits[each].paused, self.limits[each].failures = False, 0
 
-    def replay(
-        self, ids: Collection[int], now: datetime, names: Collection[str] = (), *, finished: bool
-    ) -> None:
+    def replay(self, ids: Ids, now: datetime, names: Collection[str] = (), *, finished: bool) -> None:
         """Make failed runs due again, of all handlers or of one, or all that are `finished` too.
 
         All attempts are before them again. What is quarantined, or had no handler, is planned anew. A run
@@ -55,9 +55,7 @@ class InboxRules(Rules):
                 run.token += 1
         self._go_on(now, ended)
 
-    def replay_as(
-        self, ids: Collection[int], event_type: str, fields: Mapping[int, dict[str, object] | None]
-    ) -> None:
+    def replay_as(self, ids: Ids, event_type: str, fields: Mapping[int, dict[str, object] | None]) -> None:
         """Have what no handler has had read as another event type; how it was sent stays known."""
         for delivery in self._in_states(ids, "done", "quarantined"):
             if not self.runs_of(delivery):
@@ -71,9 +69,7 @@ class InboxRules(Rules):
         edited.state = "planned"
         self._go_on(now, [self._new_run(edited, replace(handler, identity=()), now)])
 
-    def postpone(
-        self, ids: Collection[int], now: datetime, until: datetime, names: Collection[str] = ()
-    ) -> None:
+    def postpone(self, ids: Ids, now: datetime, until: datetime, names: Collection[str] = ()) -> None:
         """Put runs off that wait or are due, also for a retry, which stays so if it is later.
 
         A time that has passed ends what was put off before.
@@ -86,7 +82,7 @@ class InboxRules(Rules):
                 run.due = run.due if is_retried_later else moment
                 run.not_before = moment if until > now else None
 
-    def give_first_runs(self, ids: Collection[int], handler: Handler, now: datetime) -> None:
+    def give_first_runs(self, ids: Ids, handler: Handler, now: datetime) -> None:
         """Give a handler those of the deliveries that it handles, can read and has, under no name, had."""
         names, made = self.every_name(handler.name).union(handler.names), []
         for delivery in self._in_states(ids, *HANDLED):
@@ -97,7 +93,7 @@ class InboxRules(Rules):
                 made.append(self._new_run(delivery, handler, now))
         self._go_on(now, made)
 
-    def take_over(self, ids: Collection[int], name: str, to: Handler, now: datetime) -> None:
+    def take_over(self, ids: Ids, name: str, to: Handler, now: datetime) -> None:
         """Make runs of one handler first runs of another, but for those that are running.
 
         A delivery that the other has had, or does not handle, keeps its run. A late result changes nothing.
@@ -120,7 +116,7 @@ class InboxRules(Rules):
             made.append(new)
         self._go_on(now, made)
 
-    def discard(self, ids: Collection[int], reason: str, now: datetime) -> None:
+    def discard(self, ids: Ids, reason: str, now: datetime) -> None:
         """End what is unfinished or dead of deliveries; the result of a running handler is ignored."""
         for delivery in self._in_states(ids, "received", "planned", "dead", "quarantined"):
             runs = [each for each in self.runs_of(delivery) if each.unfinished or each.state == "dead"]
@@ -136,7 +132,7 @@ class InboxRules(Rules):
             delivery.needs_action = all(each.reads for each in runs)  # it has not been read
         self._go_on(now)
 
-    def erase(self, ids: Collection[int], now: datetime, *, discard: bool) -> None:
+    def erase(self, ids: Ids, now: datetime, *, discard: bool) -> None:
         """Remove the content of finished deliveries for ever; the key, and each result, remain."""
         if discard:
             self.discard([each.id for each in self._in_states(ids, "received", "planned")], "erased", now)
@@ -151,16 +147,16 @@ class InboxRules(Rules):
         """Empty old finished deliveries; their keys stay for at least 7 days, untimed ones for ever."""
         for delivery in self._in_states([*self.deliveries], "done", "dead", "quarantined", *EMPTIED):
             age = now - delivery.received
-            is_over = delivery.signed is not None and age > max(days * DAY, KEYS_KEPT)
-            if is_over:
+            if age > max(days * DAY, KEYS_KEPT) and delivery.signed is not None:
                 del self.deliveries[delivery.id]
             elif age > days * DAY and delivery.state not in EMPTIED:
                 self._put_in(delivery, "pruned")
                 delivery.fields = {}
-            if is_over or delivery.state == "pruned":
-                for run in self.runs_of(delivery):
-                    self._forget_failures(run)
-                    del self.runs[run.id]
+            else:
+                continue
+            for run in self.runs_of(delivery):
+                self._forget_failures(run)
+                del self.runs[run.id]
 
     def _forget_failures(self, run: Run) -> None:
         self.deleted.update(bug for bug, *_ in run.bugs)
@@ -171,6 +167,6 @@ class InboxRules(Rules):
         """Put a delivery in another state: no error says any more why it was not handled."""
         delivery.state, delivery.needs_action, delivery.also = state, False, []
 
-    def _in_states(self, ids: Collection[int], *states: str) -> list[Delivery]:
+    def _in_states(self, ids: Ids, *states: str) -> list[Delivery]:
         found = [self.deliveries[one] for one in sorted(ids) if one in self.deliveries]
         return [each for each in found if each.state in states]

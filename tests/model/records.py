@@ -102,9 +102,9 @@ class Process:
         """Return the handler that is called for a run: it must be one of the delivery's type."""
         return _named(run.name, [each for each in self.handlers if each.has_type(run.delivery)])
 
-    def owner_of(self, name: str) -> Handler | None:
-        """Return the handler that the runs stored under a name belong to."""
-        return _named(name, self.handlers)
+    def owner_of(self, name: str) -> Handler:
+        """Return the handler that the runs stored under a name belong to; one of no type if there is none."""
+        return _named(name, self.handlers) or Handler(name, ())
 
     def waits_of(self, handler: Handler | None) -> tuple[float, ...]:
         return self.waits if handler is None or handler.waits is None else handler.waits
@@ -223,24 +223,23 @@ class Claim:
     """The right to one attempt: the result counts while the run still has this token."""
 
     run: Run
-    token: int
-    attempt: int
-    uncounted: int
-    replays: int
-    since: float = 0.0
+    then: Run
+    """The run as it was claimed."""
+    since: float
     """When the process claimed it, in seconds of a clock that is never set."""
-    alone: bool = False
-    """Whether it was a suspect then: one that another worker took for lost later runs here as it began."""
-    postponements: int = 0
 
     @property
     def id(self) -> tuple[int, str, int]:
-        return (*self.run.id, self.token)
+        return (*self.run.id, self.then.token)
+
+    @property
+    def is_held(self) -> bool:
+        return self.run.state == "running" and self.run.token == self.then.token
 
     @property
     def number(self) -> int:
         """Which attempt it is of those that count."""
-        return self.attempt - self.uncounted
+        return self.then.attempts - self.then.uncounted
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from model.attempts import UNREADABLE
@@ -54,10 +55,8 @@ class Rules(Releases):
         of_key = {each.variant: each for each in self.deliveries.values() if (each.source, each.key) == key}
         first = of_key.get("")
         by_bytes = any(each and each.type_in_body is not None for each in (new, first))
-        if by_bytes or (new.type and (first is None or first.sent_type == new.type)):
-            variant = ""
-        else:
-            variant = new.type if new.known else "*" if new.type else "-"
+        is_like_first = by_bytes or (new.type and (first is None or first.sent_type == new.type))
+        variant = "" if is_like_first else new.type if new.known else "*" if new.type else "-"
         contradicted, like = first, of_key.get(variant)
         if like is not None and like.body not in (None, new.body):
             contradicted = first or like
@@ -222,19 +221,18 @@ class Rules(Releases):
         """Say why a process may not claim a run now; None if it may."""
         if run.state != "due" or run.due > now:
             return "it is not due"
-        handler = process.owner_of(run.name)
-        names = self.every_name(run.name).union(handler.names if handler else ())
+        own = process.owner_of(run.name)
+        names = self.every_name(run.name).union(own.names)
         others = [each for each in self.processes if each is not process and each.is_alive(now)]
         running = sum(each.state == "running" and each.name in names for each in self.runs.values())
-        most = handler.at_most if handler else None
-        next_start = self._limits_of(handler.name).next_start if handler and handler.rate else None
+        next_start = self._limits_of(own.name).next_start if own.rate else None
         reasons = {
             "the process is held": process.held,
             "the process has it under way": process.has_under_way(run),
             "another process has the handler": not process.find(run)
             and any(each.find(run) for each in others),
             "its handler is paused": self._is_paused(names),
-            "as many run as may": most is not None and running >= most,
+            "as many run as may": own.at_most is not None and running >= own.at_most,
             "its rate allows no start yet": next_start is not None and next_start > now,
         }
         found = next((reason for reason, holds in reasons.items() if holds), None)
@@ -258,22 +256,20 @@ class Rules(Releases):
         """
         reason = self.reason_against_claim(process, run, now)
         require(reason is None, f"claimed though {reason}", run.id, run.due, now)
-        for claim in process.holds.values():
-            if run.alone or claim.alone:
-                is_late = since - claim.since >= lease.total_seconds()
-                require(is_late, "not alone", run.id, claim.run.id)
-            is_held = claim.run.state == "running" and claim.run.token == claim.token
-            claim.run.beside |= claim.run.alone and is_held
-        handler = process.owner_of(run.name)
-        if handler and handler.interval:
-            limits = self._limits_of(handler.name)
-            limits.next_start = max(limits.next_start or now, now) + handler.interval
+        for other in process.holds.values():
+            if run.alone or other.then.alone:
+                is_late = since - other.since >= lease.total_seconds()
+                require(is_late, "not alone", run.id, other.run.id)
+            other.run.beside |= other.run.alone and other.is_held
+        own = process.owner_of(run.name)
+        if own.interval:
+            limits = self._limits_of(own.name)
+            limits.next_start = max(limits.next_start or now, now) + own.interval
         run.state, run.due, run.owner = "running", now + lease, process.name
         run.queued, run.beside, run.not_before = queued, False, None
         run.attempts += 1
         run.token += 1
-        numbers = (run.token, run.attempts, run.uncounted, run.replays)
-        claim = Claim(run, *numbers, since, alone=run.alone, postponements=run.postponements)
+        claim = Claim(run, replace(run), since)
         process.holds[claim.id] = claim
         return claim
 
@@ -317,7 +313,7 @@ class Rules(Releases):
     def is_last(self, claim: Claim) -> bool:
         """Return whether a result of this claim counts: nobody has claimed or ended the run since."""
         run = claim.run
-        return self.runs.get(run.id) is run and run.token == claim.token and run.unsettled
+        return self.runs.get(run.id) is run and run.token == claim.then.token and run.unsettled
 
     def settle(
         self, process: Process, results: Sequence[Result], now: datetime, *, limited: bool = True
@@ -326,14 +322,14 @@ class Rules(Releases):
         self.settled += 1
         written = [each for each in results if self.is_last(each.claim)]
         for result in written:
-            run, handler = result.claim.run, process.owner_of(result.claim.run.name)
+            run, own = result.claim.run, process.owner_of(result.claim.run.name)
             run.state, run.error, run.alone = result.state, result.error, result.alone
             run.queued = run.beside = False
             # An operator may have put it off since its lease had ended.
             run.not_before = max(filter(None, (run.not_before, result.not_before)), default=None)
             run.due = max(filter(None, (result.due or run.due, run.not_before)))
             run.postponements += result.not_before is not None
-            run.attempts = result.claim.attempt
+            run.attempts = result.claim.then.attempts
             # An attempt that others took for lost, and that ends uncounted, is one.
             run.uncounted = min(run.uncounted + result.uncounted, run.attempts)
             if not (result.uncounted or run.reads):
@@ -341,10 +337,10 @@ class Rules(Releases):
             if result.state in ("due", "dead"):
                 run.failures.append(result.error or "")
             if result.bug is not None:
-                bug = (handler.name if handler else run.name, result.bug)
-                run.bugs.append((bug, result.at if now - result.at < RECENT else now, self.settled))
-            if handler and limited and not result.uncounted and result.state != "discarded":
-                self._count_failure(handler, failed=result.state != "succeeded")
+                at = result.at if now - result.at < RECENT else now
+                run.bugs.append(((own.name, result.bug), at, self.settled))
+            if limited and not result.uncounted and result.state != "discarded":
+                self._count_failure(own, failed=result.state != "succeeded")
         if results:
             self._go_on(max(each.at for each in results), [each.claim.run for each in written])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime, timedelta
 
-from model.issue_rules import Issues, is_snoozed
+from model.issue_rules import Issues
 from model.records import Delivery, Run
 from model.rules import Rules
 
@@ -38,9 +38,10 @@ def conditions(rules: Rules, issues: Issues, now: datetime) -> dict[str, bool]:
     A dead delivery is none if each of its dead runs failed by an issue that is snoozed.
     """
     since = waiting_since(rules, now)
+    snoozed = {bug for bug, issue in issues.items() if issue.state == "snoozed"}
     dead = [each for each in rules.runs.values() if each.delivery.state == "dead" and each.state == "dead"]
     return {
-        "dead": any(not is_snoozed(issues, run) for run in dead),
+        "dead": any(snoozed.isdisjoint(bug for bug, *_ in run.bugs) for run in dead),
         "quarantined": any(each.state == "quarantined" for each in rules.deliveries.values()),
         "paused": any(each.paused for each in rules.limits.values()),
         "waiting": since is not None and now - since > LONG_WAIT,
