@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,14 +46,6 @@ class Handler:
     def has_type(self, delivery: Delivery) -> bool:
         has_class = delivery.known or delivery.type in self.knows
         return ANY in self.types or (delivery.type if has_class else UNKNOWN) in self.types
-
-    @property
-    def interval(self) -> timedelta | None:
-        """The time between two starts, rounded up, of a rate of up to 20 starts a second."""
-        if self.rate is None:
-            return None
-        number, seconds = self.rate
-        return timedelta(microseconds=math.ceil(seconds * 1e6 / number))
 
 
 @dataclass(eq=False)

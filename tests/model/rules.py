@@ -12,6 +12,7 @@ engines/README.md.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -252,7 +253,8 @@ class Rules(Releases):
     ) -> Claim:
         """Claim a due run: the attempt counts from now, and the token rises.
 
-        A suspect runs alone in its worker, but for what takes longer than a lease.
+        A suspect runs alone in its worker, but for what takes longer than a lease. With a rate of up to
+        20 starts a second, the handler's next run starts an even share of the time later.
         """
         reason = self.reason_against_claim(process, run, now)
         require(reason is None, f"claimed though {reason}", run.id, run.due, now)
@@ -262,9 +264,10 @@ class Rules(Releases):
                 require(is_late, "not alone", run.id, other.run.id)
             other.run.beside |= other.run.alone and other.is_held
         own = process.owner_of(run.name)
-        if own.interval:
-            limits = self._limits_of(own.name)
-            limits.next_start = max(limits.next_start or now, now) + own.interval
+        if own.rate:
+            (number, seconds), limits = own.rate, self._limits_of(own.name)
+            interval = timedelta(microseconds=math.ceil(seconds * 1e6 / number))
+            limits.next_start = max(limits.next_start or now, now) + interval
         run.state, run.due, run.owner = "running", now + lease, process.name
         run.queued, run.beside, run.not_before = queued, False, None
         run.attempts += 1

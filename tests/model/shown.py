@@ -48,17 +48,13 @@ def conditions(rules: Rules, issues: Issues, now: datetime) -> dict[str, bool]:
     }
 
 
-def backlogs(rules: Rules, now: datetime) -> dict[str, dict[str, int]]:
-    """Return how many unfinished and dead runs each handler has in which state, by its present name.
+def backlogs(rules: Rules, now: datetime) -> Counter[tuple[str, str]]:
+    """Return how many unfinished and dead runs each handler, by its present name, has in which state.
 
     What waits because its handler is limited is counted as waiting here.
     """
-    found: dict[str, Counter[str]] = {}
-    for run in rules.runs.values():
-        if run.unfinished or run.state == "dead":
-            counter = found.setdefault(rules.present_name(run.name), Counter())
-            counter[_state(rules, run, now)] += 1
-    return {name: dict(counter) for name, counter in found.items()}
+    runs = [each for each in rules.runs.values() if each.unfinished or each.state == "dead"]
+    return Counter((rules.present_name(each.name), _state(rules, each, now)) for each in runs)
 
 
 def _state(rules: Rules, run: Run, now: datetime) -> str:
