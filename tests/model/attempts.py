@@ -37,7 +37,7 @@ def end_attempt(
     for the handler. Nor does one that has "put_off" the run to a time, which fails in the end.
     """
     handler, number = process.find(claim.run), claim.number
-    waits = process.waits_of(handler)
+    waits = process.waits if handler is None or handler.waits is None else handler.waits
     bug = None if outcome == "retry" else outcome.partition(":")[0]
     if claim.then.attempts > 1 and number > len(waits) + 1:
         return Result(claim, "dead", now, error=KILLED)

@@ -64,7 +64,8 @@ class Driver(Processes):
         self.config: dict[str, Any] = {} if url is None else {"BILLHOOK_INBOX_URL": url}
         where = place_of(url or f"sqlite:///{folder / 'billhook.db'}")
         self.clock, self.lease_seconds = FrozenClock(NOON), LEASE
-        self.rules, self.issues = InboxRules(), Issues()
+        self.rules = InboxRules()
+        self.issues: Issues = {}
         self.sets = catalogue(random.Random(seed))
         self.offsets: dict[tuple[int, str], int] = {}
         self.outcome: tuple[str, float | None] = ("ok", None)

@@ -45,25 +45,26 @@ class Issue:
         self.state, self.changed, self.until, self.more = state, now, until, more
 
 
-class Issues(dict[Bug, Issue]):
-    """The issues of failures, by their bugs."""
+Issues = dict[Bug, Issue]
+"""The issues of failures, by their bugs."""
 
-    def look(self, rules: Releases, now: datetime) -> None:
-        """Open, reopen, resolve and forget issues by what is stored."""
-        failures = failures_of(rules)
-        for bug in {**failures, **self}:
-            issue, (runs, times) = self.get(bug), failures.get(bug, ([], []))
-            if issue is None:
-                self[bug] = Issue(rules.present_name(runs[-1].name), "open", now)
-            elif issue.state == "resolved":
-                if times and times[-1] > issue.changed:
-                    issue.change("open", now)
-                elif not times and issue.changed < now - KEPT_FOR:
-                    del self[bug], rules.deleted[bug]
-            elif _is_over(issue, runs, times, now):
-                issue.change("resolved", now)
-            elif _snooze_ended(issue, times, now):
+
+def look(issues: Issues, rules: Releases, now: datetime) -> None:
+    """Open, reopen, resolve and forget issues by what is stored."""
+    failures = failures_of(rules)
+    for bug in {**failures, **issues}:
+        issue, (runs, times) = issues.get(bug), failures.get(bug, ([], []))
+        if issue is None:
+            issues[bug] = Issue(rules.present_name(runs[-1].name), "open", now)
+        elif issue.state == "resolved":
+            if times and times[-1] > issue.changed:
                 issue.change("open", now)
+            elif not times and issue.changed < now - KEPT_FOR:
+                del issues[bug], rules.deleted[bug]
+        elif _is_over(issue, runs, times, now):
+            issue.change("resolved", now)
+        elif _snooze_ended(issue, times, now):
+            issue.change("open", now)
 
 
 def error_of(bug: Bug) -> str:

@@ -19,7 +19,7 @@ from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import details
 from billhook.inbox.watching.issue_updates import update_issues
 from billhook.inbox.watching.issues import IssueState, change_issue, list_issues
-from model.issue_rules import Issues, error_of, failures_of
+from model.issue_rules import Issues, error_of, failures_of, look
 from model.operator_rules import EMPTIED, InboxRules
 from model.own_types import know
 from model.records import Delivery, Handler
@@ -144,7 +144,7 @@ class Operators:
         """Open, reopen and resolve issues, as workers do every few seconds."""
         now = self.clock.now()
         update_issues(self.front, now, with_figures=False)
-        self.issues.look(self.rules, now)
+        look(self.issues, self.rules, now)
 
     def change_issue(self, number: int, how: int, more: int) -> None:
         """Acknowledge, resolve or snooze an issue, the only one with its subject and error.

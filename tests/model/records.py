@@ -97,9 +97,6 @@ class Process:
         """Return the handler that the runs stored under a name belong to; one of no type if there is none."""
         return _named(name, self.handlers) or Handler(name, ())
 
-    def waits_of(self, handler: Handler | None) -> tuple[float, ...]:
-        return self.waits if handler is None or handler.waits is None else handler.waits
-
     def is_alive(self, now: datetime) -> bool:
         """A process counts until it is asked to stop, or a minute after it was killed."""
         return self.seen is not None and not self.stopped and now - self.seen < ALIVE
@@ -197,16 +194,6 @@ class Run:
     @property
     def unfinished(self) -> bool:
         return self.state in ("waiting", "due", "running")
-
-    @property
-    def was_interrupted(self) -> bool:
-        """An attempt did not count: it was lost, or ended by a stop, and did not put the run off."""
-        return self.uncounted > self.postponements
-
-    @property
-    def unsettled(self) -> bool:
-        """Its last claim has no result: it runs, or its lease has ended and nobody claimed it since."""
-        return self.state == "running" or (self.state == "due" and (self.alone or self.queued))
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,6 @@ def _gets(handlers: Iterable[Handler], event_type: str) -> set[object]:
 def _content(handlers: Iterable[Handler]) -> set[object]:
     """Return what makes two lists the same: retries and limits are no part of it."""
     return {
-        (each.name, frozenset(each.types), *map(frozenset, (each.sources, each.aliases)), each.ordered_by)
+        (each.name, *map(frozenset, (each.types, each.sources, each.aliases)), each.ordered_by, each.knows)
         for each in handlers
-    } | {each.knows for each in handlers}
+    }

@@ -187,7 +187,8 @@ class Rules(Releases):
                 orders[self.present_name(run.name), run.order].append(run)
         for one in changed:
             for run, why in superseded(orders[self.present_name(one.name), one.order], one.newest):
-                if run.newest == one.newest and not run.was_interrupted:
+                was_interrupted = run.uncounted > run.postponements
+                if run.newest == one.newest and not was_interrupted:
                     self._discard(run, why)
         for runs in orders.values():
             left = [each for each in runs if each.unfinished]
@@ -314,9 +315,14 @@ class Rules(Releases):
     # Settle
 
     def is_last(self, claim: Claim) -> bool:
-        """Return whether a result of this claim counts: nobody has claimed or ended the run since."""
+        """Return whether a result of this claim counts: nobody has claimed or ended the run since.
+
+        It still runs, or was made due when its lease had ended: as a suspect, or as it was only queued.
+        """
         run = claim.run
-        return self.runs.get(run.id) is run and run.token == claim.then.token and run.unsettled
+        is_lost = run.state == "due" and (run.alone or run.queued)
+        is_unsettled = run.state == "running" or is_lost
+        return self.runs.get(run.id) is run and run.token == claim.then.token and is_unsettled
 
     def settle(
         self, process: Process, results: Sequence[Result], now: datetime, *, limited: bool = True
