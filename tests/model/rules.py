@@ -3,8 +3,9 @@
 Times are given, and so is what an engine chooses: which of the due runs a worker claims, whether it renews a
 lease. A choice that the rules do not allow raises Forbidden; all else that follows is computed here. The
 driver lets the real inbox choose, and compares what is stored with what these rules say. How an attempt ends
-is in model.attempts, which process plans what in model.releases, what operators do in model.operator_rules,
-what issues there are in model.issue_rules.
+is in model.attempts, which process plans what in model.releases, which runs of an order are needed in
+model.newest, what operators do in model.operator_rules, what issues there are in model.issue_rules, and what
+lists and conditions show in model.shown; model.records has what all of these are about.
 
 The pages state the same rules for users: src/billhook/handlers/README.md, inbox/README.md and
 engines/README.md.
