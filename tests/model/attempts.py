@@ -1,4 +1,4 @@
-"""The rules of one attempt: whether it calls its handler, and how it ends."""
+"""The rules of one attempt: how it ends, and whether its handler was called."""
 
 from __future__ import annotations
 
@@ -17,88 +17,64 @@ OF_CLASS = "the event model"
 READ, UNREADABLE = "read", "unreadable"
 """How a reading ends that is not tried again."""
 MISSING_ISSUE_ATTEMPT = 3
+KILLED, MISSING = "RuntimeError", "LookupError"
+"""The errors of attempts that call no handler: the run has killed its workers before, or there is none."""
 
 
-class Attempts:
-    """What becomes of the attempts of runs, and which effects their handlers have had."""
+def effect_of(claim: Claim) -> tuple[object, ...]:
+    """Return what happens once: what a handler commits for a delivery, or for this replay of it."""
+    of = claim.run.delivery
+    return claim.run.name, of.source, of.key, of.variant, claim.then.replays
 
-    def __init__(self) -> None:
-        self.effects: set[tuple[str, ...]] = set()
-        """Which handlers have had their effect: of which delivery and replay."""
 
-    def calls(self, process: Process, claim: Claim) -> bool:
-        """Return whether an attempt calls the handler: not if it is not there, or the run killed before."""
-        handler = process.find(claim.run)
-        return handler is not None and not self._has_killed(process, claim)
+def end_attempt(
+    process: Process, claim: Claim, outcome: str, now: datetime, after: float | None = None
+) -> Result:
+    """Return the result of an attempt whose handler returned ("ok"), or raised.
 
-    def _has_killed(self, process: Process, claim: Claim) -> bool:
-        most = len(process.waits_of(process.find(claim.run))) + 1
-        return claim.attempt > 1 and claim.attempt - claim.uncounted > most
+    An exception is retried by the schedule, a "retry" `after` its own time, and a "discard" is no failure.
+    After the last attempt the run is dead. Where the handler is missing the attempt fails, and does not count
+    for the handler. Nor does one that has "put_off" the run to a time, which fails in the end.
+    """
+    handler, number = process.find(claim.run), claim.number
+    waits = process.waits if handler is None or handler.waits is None else handler.waits
+    bug = None if outcome == "retry" else outcome.partition(":")[0]
+    if claim.then.attempts > 1 and number > len(waits) + 1:
+        return Result(claim, "dead", now, error=KILLED)
+    if handler is None:
+        # No issue at first: a process with newer code may have it. Words with digits group no failures.
+        of_type, outcome, number = claim.run.delivery.type, MISSING, claim.then.attempts
+        bug = f"{outcome} {'…' if any(map(str.isdigit, of_type)) else of_type}"
+        bug = bug if number >= MISSING_ISSUE_ATTEMPT else None
+    elif outcome == "ok":
+        return Result(claim, "succeeded", now)
+    elif outcome == "discard":
+        return Result(claim, "discarded", now, error=outcome)
+    elif outcome == "put_off" and claim.then.postponements < MOST_POSTPONEMENTS:
+        until = now + min(max(timedelta(seconds=after or 0), timedelta(0)), LONGEST_POSTPONEMENT)
+        return Result(claim, "due", now, until, outcome, uncounted=True, not_before=until)
+    elif outcome == "put_off":
+        outcome = bug = "PutOffTooOften"
+    if number > len(waits):
+        return Result(claim, "dead", now, error=outcome, bug=bug)
+    wait = after if outcome == "retry" and after is not None else waits[number - 1]
+    due = now + timedelta(seconds=wait)
+    return Result(claim, "due", now, due, outcome, uncounted=handler is None, bug=bug)
 
-    def end(
-        self, process: Process, claim: Claim, outcome: str, now: datetime, after: float | None = None
-    ) -> Result:
-        """Return the result of an attempt whose handler returned ("ok"), or raised.
 
-        An exception is retried by the schedule, a "retry" `after` its own time, and a "discard" is no
-        failure. After the last attempt the run is dead. Where the handler is missing the attempt fails, and
-        does not count for the handler. Nor does one that has "put_off" the run to a time, which fails in the
-        end.
-        """
-        run, handler = claim.run, process.find(claim.run)
-        waits = process.waits_of(handler)
-        if self._has_killed(process, claim):
-            return Result(claim, "dead", now, error="RuntimeError")
-        if handler is None:
-            # No issue at first: a process with newer code may have it. Words with digits group no failures.
-            of_type = run.delivery.type
-            kind = "LookupError …" if any(map(str.isdigit, of_type)) else f"LookupError {of_type}"
-            bug = kind if claim.attempt >= MISSING_ISSUE_ATTEMPT else None
-            if claim.attempt > len(waits):
-                return Result(claim, "dead", now, error="LookupError", bug=bug)
-            due = now + timedelta(seconds=waits[claim.attempt - 1])
-            return Result(claim, "due", now, due, "LookupError", uncounted=True, bug=bug)
-        if outcome == "ok":
-            self.effects.add(self._effect(claim))
-            return Result(claim, "succeeded", now)
-        if outcome == "discard":
-            return Result(claim, "discarded", now, error="discard")
-        if outcome == "put_off" and claim.postponements >= MOST_POSTPONEMENTS:
-            outcome = "PutOffTooOften"
-        if outcome == "put_off":
-            until = now + min(max(timedelta(seconds=after or 0), timedelta(0)), LONGEST_POSTPONEMENT)
-            return Result(claim, "due", now, until, outcome, uncounted=True, not_before=until)
-        number = claim.attempt - claim.uncounted
-        bug = None if outcome == "retry" else outcome.partition(":")[0]
-        if number > len(waits):
-            return Result(claim, "dead", now, error=outcome, bug=bug)
-        wait = after if outcome == "retry" and after is not None else waits[number - 1]
-        return Result(claim, "due", now, now + timedelta(seconds=wait), outcome, bug=bug)
+def end_reading(claim: Claim, outcome: str, now: datetime) -> Result:
+    """Return the result of a reading: of a class that returned ("ok"), or raised.
 
-    def has_had_effect(self, claim: Claim) -> bool:
-        """Return whether the handler has committed the effect of a delivery, or of this replay, before."""
-        return self._effect(claim) in self.effects
+    What passes by itself ("retry") is read again, three times in all; so is what ended the process.
+    """
+    is_last, is_over = claim.number > len(READ_AGAIN), claim.number > len(READ_AGAIN) + 1
+    if is_over or outcome in ("fail", "discard") or (outcome == "retry" and is_last):
+        return Result(claim, UNREADABLE, now)
+    if outcome != "retry":
+        return Result(claim, READ, now)
+    return Result(claim, "due", now, now + READ_AGAIN[max(0, claim.number - 1)], OF_CLASS, alone=True)
 
-    @staticmethod
-    def _effect(claim: Claim) -> tuple[str, ...]:
-        of = claim.run.delivery
-        return claim.run.name, of.source, of.key, of.variant, str(claim.replays)
 
-    def end_reading(self, claim: Claim, outcome: str, now: datetime) -> Result:
-        """Return the result of a reading: of a class that returned ("ok"), or raised.
-
-        What passes by itself ("retry") is read again, three times in all; so is what ended the process.
-        """
-        number = claim.attempt - claim.uncounted
-        if number > len(READ_AGAIN) + 1 or outcome in ("fail", "discard"):
-            return Result(claim, UNREADABLE, now)
-        if outcome != "retry":
-            return Result(claim, READ, now)
-        if number > len(READ_AGAIN):
-            return Result(claim, UNREADABLE, now)
-        due = now + READ_AGAIN[max(0, number - 1)]
-        return Result(claim, "due", now, due, OF_CLASS, alone=True)
-
-    def interrupt(self, claim: Claim, now: datetime, lease: timedelta) -> Result:
-        """A stop ends an attempt: it is repeated once the process has surely ended, and never counts."""
-        return Result(claim, "due", now, now + lease, INTERRUPTED, uncounted=True)
+def interrupt(claim: Claim, now: datetime, lease: timedelta) -> Result:
+    """A stop ends an attempt: it is repeated once the process has surely ended, and never counts."""
+    return Result(claim, "due", now, now + lease, INTERRUPTED, uncounted=True)

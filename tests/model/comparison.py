@@ -20,7 +20,7 @@ from billhook.inbox.watching.issues import list_issues
 from billhook.inbox.watching.judgement import judge
 from billhook.inbox.watching.overview import read_overview, read_totals
 from model.attempts import OF_CLASS
-from model.issue_rules import Issues
+from model.issue_rules import Issues, error_of, failures_of
 from model.own_types import OWN
 from model.records import Delivery, Run
 from model.rules import Rules
@@ -242,14 +242,14 @@ def figures(rules: Rules, issues: Issues, inbox: Inbox, now: datetime, number: i
         found[key.handler or of_type, key.what] += 0 if key.what == OF_ISSUE else sums.number
     counted: Counter[tuple[str, str]] = Counter()
     for (name, what), times in rules.counted.items():
-        counted[rules.former.present(name), what] += times
+        counted[rules.present_name(name), what] += times
     lines = differing("figure", dict(+counted), dict(+found))
     overview = read_overview(inbox, now)
     backlog, states = overview.backlog, Counter(each.state for each in rules.deliveries.values())
     stated = {"received": backlog.unread, "planned": backlog.in_progress}
     stated |= {"dead": backlog.dead, "quarantined": backlog.quarantined}
     lines += differing("backlog", {name: states[name] for name in stated}, stated)
-    paused = {rules.former.present(name): True for name, each in rules.limits.items() if each.paused}
+    paused = {rules.present_name(name): True for name, each in rules.limits.items() if each.paused}
     lines += differing("paused", paused, {each.name: True for each in overview.paused})
     if number % CONDITIONS_EVERY == 0:
         lines += _conditions(rules, issues, Facts(inbox, now, "worker", None, Thresholds(), overview), now)
@@ -263,7 +263,13 @@ def of_issues(rules: Rules, issues: Issues, inbox: Inbox) -> list[str]:
         for each in list_issues(inbox)
         if each.kind == "failure"
     )
-    return differing("issue", Counter(issues.shown(rules)), shown)
+    failures, expected = failures_of(rules), Counter[Any]()
+    for bug, issue in issues.items():
+        runs, times = failures.get(bug, ([], []))
+        number = len(times) + rules.deleted[bug]
+        deliveries = len({each.id for each in runs})
+        expected[issue.subject, error_of(bug), issue.state, number, deliveries] += 1
+    return differing("issue", expected, shown)
 
 
 def _conditions(rules: Rules, issues: Issues, facts: Facts, now: datetime) -> list[str]:
@@ -276,7 +282,7 @@ def _filtered(rules: Rules, inbox: Inbox, number: int) -> list[str]:
     deliveries = rules.deliveries.values()
     runs = list(rules.runs.values())
     name = runs[number % len(runs)].name if runs else ""
-    had = {each.delivery.id for each in runs if each.name in rules.former.every(name)}
+    had = {each.delivery.id for each in runs if each.name in rules.every_name(name)}
     states = {each.id: status(rules, each) for each in deliveries}
     of_state = {
         f"state={state}": (DeliveryFilter(state=state), [one for one in states if states[one] == state])

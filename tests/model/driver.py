@@ -23,7 +23,17 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox, Lease, NewDelivery
 from billhook.inbox.storing.ingest import ingest
 from model import comparison, duties, status_shown
-from model.attempts import INTERRUPTED, READ, UNREADABLE
+from model.attempts import (
+    INTERRUPTED,
+    KILLED,
+    MISSING,
+    READ,
+    UNREADABLE,
+    effect_of,
+    end_attempt,
+    end_reading,
+    interrupt,
+)
 from model.catalogue import catalogue
 from model.comparison import Stored, StoredRun
 from model.issue_rules import Issues
@@ -54,12 +64,17 @@ class Driver(Processes):
         self.config: dict[str, Any] = {} if url is None else {"BILLHOOK_INBOX_URL": url}
         where = place_of(url or f"sqlite:///{folder / 'billhook.db'}")
         self.clock, self.lease_seconds = FrozenClock(NOON), LEASE
-        self.rules, self.issues = InboxRules(), Issues()
+        self.rules = InboxRules()
+        self.issues: Issues = {}
         self.sets = catalogue(random.Random(seed))
         self.offsets: dict[tuple[int, str], int] = {}
         self.outcome: tuple[str, float | None] = ("ok", None)
         self.calls: list[tuple[Any, ...]] = []
         self.expected_calls: list[tuple[Any, ...]] = []
+        self.effects: set[tuple[object, ...]] = set()
+        """Which handlers have had their effect: of which delivery and replay."""
+        self.orphans: set[tuple[int, str, int]] = set()
+        """The claims of which no process knows, as the answer of their commit was lost."""
         self.users = sqlite3.connect(":memory:")
         effects.create_all(self.users)
         self.running: list[Running] = []
@@ -133,7 +148,7 @@ class Driver(Processes):
 
     def put_again(self, number: int, kind: int, more: int) -> None:
         """Store a delivery with the key of the last one with its type in the body, which it contradicts."""
-        with_it = [each for each in self.rules.deliveries.values() if each.in_body]
+        with_it = [each for each in self.rules.deliveries.values() if each.type_in_body is not None]
         if with_it:
             new = self.sender.deliver(number, kind, more)
             new = replace(new, key=with_it[-1].key, source=with_it[-1].source)
@@ -161,7 +176,7 @@ class Driver(Processes):
             *(new.received_at, new.signed_at),
         )
         if named is not None:
-            delivery.in_body, delivery.body_type, delivery.body_known = True, named, named in KNOWN
+            delivery.type_in_body = (named, named in KNOWN)
         status = self.rules.put(delivery)
         if status != receipt.status:
             raise Difference(f"put of {new.key}: the rules: {status}, the inbox: {receipt.status}")
@@ -176,8 +191,7 @@ class Driver(Processes):
         """Set the clock; the time that passes stays the same."""
         self.was_set = True
         self.clock.advance(seconds=seconds)
-        unread = [each for each in self.rules.deliveries.values() if each.state == "received"]
-        self.rules.lists.set_back(unread, self.clock.now())
+        self.rules.set_back(self.clock.now())
 
     # Steps of workers
 
@@ -207,10 +221,10 @@ class Driver(Processes):
             self.kill(one)
 
     def _collected(self, one: Running) -> list[Any]:
-        """Return what the poll will settle. Of a run whose lease ended in the queue it holds nothing."""
+        """Return what the poll will settle; it holds that no more, nor what its queue has held too long."""
         results, expired = one.worker.ended
-        for run in expired:
-            one.process.holds.pop(one.claims[run.lease].id, None)
+        for lease in (*(each.run_result.lease for each in results), *(each.lease for each in expired)):
+            one.process.holds.pop(one.claims[lease].id, None)
         return results
 
     def _register(self, one: Running) -> None:
@@ -255,13 +269,17 @@ class Driver(Processes):
             with classes_that(self._raise_as_class):
                 one.worker.end(attempt)
             outcome = outcome if claim.run.delivery.type in one.process.knows else "ok"
-            one.results[attempt.lease] = self.rules.end_reading(claim, outcome, self.clock.now())
+            one.results[attempt.lease] = end_reading(claim, outcome, self.clock.now())
             return
         errors = {"fail": "ValueError: not today"}
-        if self.rules.calls(one.process, claim):
-            is_first = not self.rules.has_had_effect(claim)
-            self.expected_calls.append((*claim.run.id, claim.attempt, claim.replays, is_first))
-        result = self.rules.end(one.process, claim, errors.get(outcome, outcome), self.clock.now(), after)
+        result = end_attempt(one.process, claim, errors.get(outcome, outcome), self.clock.now(), after)
+        if result.error not in (KILLED, MISSING):
+            effect = effect_of(claim)
+            self.expected_calls.append(
+                (*claim.run.id, claim.then.attempts, claim.then.replays, effect not in self.effects)
+            )
+            if result.state == "succeeded":
+                self.effects.add(effect)
         texts = {"discard": "Discard: pointless", **dict.fromkeys(("retry", "put_off"), f"Retry: {Retry()}")}
         result = replace(result, error=texts.get(result.error or "", result.error))
         one.results[attempt.lease] = result
@@ -304,16 +322,15 @@ class Driver(Processes):
         run = result.claim.run
         is_left = self.rules.runs.get(run.id) is run and run.id in after.runs
         is_own = is_left and self.rules.is_last(result.claim)
-        if is_own and self.rules.lists.has_to_plan(
-            one.process, self.rules.processes, run.delivery, self.clock.now()
-        ):
+        if is_own and self.rules.has_to_plan(one.process, run.delivery, self.clock.now()):
             raise Difference(f"{run.id} was read, and is left")
         return is_left
 
     def _left_by_poll(self, one: Running, number_of_claims: int) -> list[str]:
         """Return what a poll has left though it must do that."""
         process, now = one.process, self.clock.now()
-        left = duties.left_by(self.rules, process, now, timedelta(seconds=LEASE), was_set=self.was_set)
+        lease = timedelta(seconds=LEASE)
+        left = duties.left_by(self.rules, process, now, lease, self.orphans, was_set=self.was_set)
         started = len(one.worker.pool.executing)
         left += [f"{each.lease} in its queue" for each in one.worker.pool.waiting if process.held]
         if not number_of_claims and started < THREADS:
@@ -329,10 +346,10 @@ class Driver(Processes):
             row = after.runs.get(run.id)
             if (
                 row is not None
-                and run.token == claim.token
+                and run.token == claim.then.token
                 and row.failures[len(run.failures) :] == (INTERRUPTED,)
             ):
-                interrupted.append(self.rules.interrupt(claim, now, timedelta(seconds=LEASE)))
+                interrupted.append(interrupt(claim, now, timedelta(seconds=LEASE)))
         self.rules.settle(one.process, interrupted, now, limited=False)
 
     def _note_offsets(self, after: Stored) -> None:
@@ -365,18 +382,26 @@ class Driver(Processes):
             if risen and row.state == "running":
                 claimed.append((row, run))
         for row, run in claimed:
-            lease = timedelta(seconds=LEASE)
-            since = self.monotonic.seconds
-            claim = self.rules.claim(one.process, run, now, lease, since, queued=row.queued, known=known)
-            one.claims[Lease(row.id, row.token)] = claim
+            self._claim(one, run, row, now, known=known)
         if sum(not (row.queued or run.reads) for row, run in claimed) > THREADS:
             raise Difference(f"more runs start than there are threads: {len(claimed)}")
         return len(claimed)
+
+    def _claim(self, one: Running, run: Run, row: StoredRun, now: datetime, *, known: bool) -> None:
+        """Give the rules a claim; if it is not `known`, as the commit's answer was lost, nobody holds it."""
+        lease, since = timedelta(seconds=LEASE), self.monotonic.seconds
+        claim = self.rules.claim(one.process, run, now, lease, since, queued=row.queued)
+        one.claims[Lease(row.id, row.token)] = claim
+        self.orphans.discard(claim.id)  # of a run with its tokens that is deleted
+        if not known:
+            self.orphans.add(claim.id)
+            del one.process.holds[claim.id]
 
     def _release(self, one: Running, run: Run, run_id: int, now: datetime) -> None:
         lease = Lease(run_id, run.token + self.offsets[run.id])
         if any(each.lease == lease for each in one.worker.executing):
             raise Difference(f"released though its handler runs: {run.id}")
+        one.process.holds.pop((*run.id, run.token), None)
         self.rules.release(one.process, run, now)
 
     def settle_down(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import datetime, timedelta
 
 from model.records import ALIVE, Process
@@ -11,22 +12,30 @@ READINGS_OF_NAME = 3
 """As many of one name a worker holds at least, beside what it handles."""
 
 
-def left_by(rules: Rules, process: Process, now: datetime, lease: timedelta, *, was_set: bool) -> list[str]:
+def left_by(
+    rules: Rules,
+    process: Process,
+    now: datetime,
+    lease: timedelta,
+    orphans: Container[tuple[int, str, int]],
+    *,
+    was_set: bool,
+) -> list[str]:
     """Say what a poll should have done whatever else is under way.
 
-    Leases are renewed every third of their time, unless a clock `was_set`; claims that the process does
-    not know of, as the answer of their commit was lost, are released.
+    Leases are renewed every third of their time, unless a clock `was_set`; `orphans`, claims that the process
+    does not know of, as the answer of their commit was lost, are released.
     """
     left = []
     for claim in process.holds.values():
         run = claim.run
-        if run.token == claim.token and run.state == "running":
+        if claim.is_held:
             least = timedelta(0) if was_set else lease * 2 / 3
             if run.due - now < least:
                 left.append(f"the lease of {run.id} until {run.due}")
     for run in rules.runs.values():
         its_own = run.state == "running" and run.owner == process.name
-        if its_own and (*run.id, run.token) in rules.orphans:
+        if its_own and (*run.id, run.token) in orphans:
             left.append(f"the claim of {run.id}, which it does not know of")
     return left
 
@@ -45,28 +54,27 @@ def unclaimed(rules: Rules, process: Process, now: datetime, alone: timedelta) -
     if process.held:
         return []
     is_idle = not any(each.holds for each in process.shared.workers)
-    begun = any(claim.alone for claim in process.holds.values())
+    begun = any(claim.then.alone for claim in process.holds.values())
     if not is_idle and (begun or any(run.alone and run.unfinished for run in rules.runs.values())):
         return []
     unread = [each for each in rules.deliveries.values() if each.state == "received"]
     left = [
         f"delivery {each.id} unread"
         for each in unread
-        if alone >= rules.lists.longest_wait(process, rules.processes, now)
-        or rules.lists.has_to_plan(process, rules.processes, each, now)
+        if alone >= rules.longest_wait(process, now) or rules.has_to_plan(process, each, now)
     ]
     due = [run for run in rules.runs.values() if run.state == "due" and run.due <= now]
-    by_name = any(process.owner_of(run.name) and not process.find(run) for run in due if not run.alone)
+    by_name = any(process.owner_of(run.name).types and not process.find(run) for run in due if not run.alone)
     for run in rules.runs.values():
         if run.alone and by_name:
             continue
         if run.reads and run.state == "due":
             held = sum(claim.run.name == run.name for claim in process.holds.values())
-            has_to = rules.lists.has_to_plan(process, rules.processes, run.delivery, now)
+            has_to = rules.has_to_plan(process, run.delivery, now)
             is_due = run.due <= now and not process.has_under_way(run)
             if is_due and has_to and held < READINGS_OF_NAME:
                 left.append(f"{run.id} unread since {run.due}")
-        elif rules.may_claim(process, run, now) is None:
+        elif rules.reason_against_claim(process, run, now) is None:
             left.append(f"{run.id} due since {run.due}")
         elif run.state == "running" and run.due <= now and not process.has_under_way(run):
             left.append(f"{run.id}, the lease of which ended {run.due}")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from model.records import Bug, Run
-from model.rules import Rules
+from model.releases import Releases
 
 QUIET = timedelta(hours=1)
 KEPT_FOR = timedelta(days=30)
@@ -45,40 +45,26 @@ class Issue:
         self.state, self.changed, self.until, self.more = state, now, until, more
 
 
-class Issues(dict[Bug, Issue]):
-    """The issues of failures, by their bugs."""
+Issues = dict[Bug, Issue]
+"""The issues of failures, by their bugs."""
 
-    def look(self, rules: Rules, now: datetime) -> None:
-        """Open, reopen, resolve and forget issues by what is stored."""
-        failures = failures_of(rules)
-        for bug, (runs, times) in failures.items():
-            issue = self.get(bug)
-            if issue is None:
-                self[bug] = Issue(rules.former.present(runs[-1].name), "open", now)
-            elif issue.state == "resolved":
-                if times[-1] > issue.changed:
-                    issue.change("open", now)
-            elif _is_over(issue, runs, times, now):
-                issue.change("resolved", now)
-            elif issue.state == "snoozed" and _snooze_ended(issue, times, now):
+
+def look(issues: Issues, rules: Releases, now: datetime) -> None:
+    """Open, reopen, resolve and forget issues by what is stored."""
+    failures = failures_of(rules)
+    for bug in {**failures, **issues}:
+        issue, (runs, times) = issues.get(bug), failures.get(bug, ([], []))
+        if issue is None:
+            issues[bug] = Issue(rules.present_name(runs[-1].name), "open", now)
+        elif issue.state == "resolved":
+            if times and times[-1] > issue.changed:
                 issue.change("open", now)
-        for bug in self.keys() - failures.keys():
-            issue = self[bug]
-            if issue.state == "resolved" and issue.changed < now - KEPT_FOR:
-                del self[bug]
-                del rules.deleted[bug]
-            elif issue.state != "resolved" and _is_over(issue, [], [], now):
-                issue.change("resolved", now)
-
-    def shown(self, rules: Rules) -> list[tuple[str, str, str, int, int]]:
-        """Return of each its subject, the error, its state, how often it happened, and to how many runs."""
-        failures = failures_of(rules)
-        found = []
-        for bug, issue in self.items():
-            runs, times = failures.get(bug, ([], []))
-            count = len(times) + rules.deleted[bug]
-            found.append((issue.subject, error_of(bug), issue.state, count, len({*map(id, runs)})))
-        return sorted(found)
+            elif not times and issue.changed < now - KEPT_FOR:
+                del issues[bug], rules.deleted[bug]
+        elif _is_over(issue, runs, times, now):
+            issue.change("resolved", now)
+        elif _snooze_ended(issue, times, now):
+            issue.change("open", now)
 
 
 def error_of(bug: Bug) -> str:
@@ -86,18 +72,18 @@ def error_of(bug: Bug) -> str:
     return bug[1].split()[0]
 
 
-def failures_of(rules: Rules) -> dict[Bug, tuple[list[Run], list[datetime]]]:
+def failures_of(rules: Releases) -> dict[Bug, tuple[list[Run], list[datetime]]]:
     """Return the runs that failed by each bug, one for each failure, and when, the newest last."""
-    found: dict[Bug, list[tuple[int, Run, datetime]]] = {}
-    for run in rules.runs.values():
-        for bug, at, number in run.bugs:
-            found.setdefault(bug, []).append((number, run, at))
-    ordered = {bug: sorted(each, key=lambda one: one[0]) for bug, each in found.items()}
-    return {bug: ([run for _, run, _ in each], [at for *_, at in each]) for bug, each in ordered.items()}
+    failures = [(number, at, bug, run) for run in rules.runs.values() for bug, at, number in run.bugs]
+    found: dict[Bug, tuple[list[Run], list[datetime]]] = {bug: ([], []) for _, _, bug, _ in failures}
+    for _, at, bug, run in sorted(failures, key=lambda each: each[0]):
+        found[bug][0].append(run)
+        found[bug][1].append(at)
+    return found
 
 
 def _is_over(issue: Issue, runs: list[Run], times: list[datetime], now: datetime) -> bool:
-    if issue.state == "snoozed" and issue.until is not None and issue.until > now:
+    if issue.until is not None and issue.until > now:
         return False
     is_left = any(run.state == "dead" or (run.state in ("due", "running") and run.attempts) for run in runs)
     return not is_left and (not times or times[-1] <= now - QUIET)
@@ -107,8 +93,3 @@ def _snooze_ended(issue: Issue, times: list[datetime], now: datetime) -> bool:
     if issue.until is not None and issue.until <= now:
         return True
     return issue.more is not None and len(times) >= issue.more and times[-issue.more] > issue.changed
-
-
-def is_snoozed(issues: Issues, run: Run) -> bool:
-    """Return whether a run has failed by a bug that is snoozed."""
-    return any(bug in issues and issues[bug].state == "snoozed" for bug, *_ in run.bugs)

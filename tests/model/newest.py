@@ -12,14 +12,12 @@ ALL, BY_ARRIVAL, BY_EVENT = range(3)
 
 def superseded(runs: Sequence[Run], newest: int) -> Iterator[tuple[Run, str]]:
     """Yield those that wait and need not be handled, with the reason; all of an order, as they arrived."""
-    unfinished = [each for each in runs if each.unfinished]
-    if newest == BY_ARRIVAL:
-        for run in unfinished[:-1]:
-            if run.state != "running":
-                yield run, f"superseded by delivery {unfinished[-1].delivery.id}"
+    left = [each for each in runs if each.state in ("waiting", "due")]
+    if newest == BY_ARRIVAL and left:
+        last = [each for each in runs if each.unfinished][-1]
+        yield from ((run, f"superseded by delivery {last.delivery.id}") for run in left if run is not last)
     if newest == BY_EVENT:
         # One that is running may still fail: what is older waits for its end.
-        left = [each for each in unfinished if each.state != "running"]
         handled = [each for each in runs if each.state == "succeeded" and each.newest == BY_EVENT]
         for run in [*left]:
             newer = [each for each in handled if is_newer(each, run)]
@@ -30,11 +28,11 @@ def superseded(runs: Sequence[Run], newest: int) -> Iterator[tuple[Run, str]]:
         if left:
             last = max(left, key=_by_event)
             # One that does not say how new it is came later than all before it.
-            silent = [each for each in left if each.newest_value is None and is_newer(each, last)]
-            last = silent[-1] if silent else last
-            for run in left:
-                if run is not last:
-                    yield run, f"superseded by delivery {last.delivery.id}, which is newer"
+            last = next(
+                (each for each in left[::-1] if each.newest_value is None and is_newer(each, last)), last
+            )
+            why = f"superseded by delivery {last.delivery.id}, which is newer"
+            yield from ((run, why) for run in left if run is not last)
 
 
 def is_newer(one: Run, other: Run) -> bool:

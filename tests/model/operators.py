@@ -19,8 +19,8 @@ from billhook.inbox.operating.takeover import take_over
 from billhook.inbox.reading.deliveries import details
 from billhook.inbox.watching.issue_updates import update_issues
 from billhook.inbox.watching.issues import IssueState, change_issue, list_issues
-from model.issue_rules import Issues, error_of, failures_of
-from model.operator_rules import InboxRules
+from model.issue_rules import Issues, error_of, failures_of, look
+from model.operator_rules import EMPTIED, InboxRules
 from model.own_types import know
 from model.records import Delivery, Handler
 from model.sender import CREATED, PING, STATUS, fields_as
@@ -56,13 +56,8 @@ class Operators:
     def replay_these(self, ids: Sequence[int], *, names: Sequence[str] = (), **options: Any) -> None:
         now = self.clock.now()
         operations.replay(self.front, ids, now, **options)
-        self.rules.replay(
-            ids,
-            now,
-            names=names,
-            only_failed=options.get("only_failed", False),
-            every=options.get("all_handlers", False),
-        )
+        of_one = bool(names) and not options.get("only_failed", False)
+        self.rules.replay(ids, now, names, finished=of_one or options.get("all_handlers", False))
 
     def replay_as(self, number: int, how: int) -> None:
         """Replay deliveries as another type than they were sent as."""
@@ -77,9 +72,10 @@ class Operators:
         """Have a handler called with an edited copy of a delivery: with the body of another of its type."""
         one = self.running[number % len(self.running)] if self.running else None
         stored = [self.rules.deliveries[each] for each in self._recent()]
-        found = [each for each in stored if each.body and each.fields is not None and each.sent_as is None]
-        found = [each for each in found if not each.is_unread]
-        found = [each for each in found if each.state not in ("pruned", "erased")]
+        found = [
+            each for each in stored if each.body and each.fields is not None and each.sent_type == each.type
+        ]
+        found = [each for each in found if not each.is_unread and each.state not in EMPTIED]
         found = [each for each in found if one and any(handler.handles(each) for handler in one.handlers)]
         if one is None or not found:
             return
@@ -101,7 +97,7 @@ class Operators:
             ids, now, (app, handler, _) = self._recent(), self.clock.now(), found[how % len(found)]
             options = FirstRuns(get_state(app).dispatcher.handlers, handler.name)
             operations.replay(self.front, ids, now, handler=handler.name, backfill=options)
-            self.rules.replay(ids, now, names=(handler.name,))
+            self.rules.replay(ids, now, (handler.name,), finished=True)
             self.rules.give_first_runs(ids, handler, now)
 
     def take_over(self, number: int, how: int, more: int) -> None:
@@ -117,7 +113,7 @@ class Operators:
         of_it = [each for each in self.rules.runs_of(delivery) if not each.reads]
         name = of_it[more % len(of_it)].name
         # Of two runs of one delivery either may be taken over.
-        every = self.rules.former.every(name)
+        every = self.rules.every_name(name)
         runs = [each.delivery.id for each in self.rules.runs.values() if each.name in every]
         ids = [each for each in self._recent() if runs.count(each) < 2]
         options = FirstRuns(get_state(app).dispatcher.handlers, to.name)
@@ -148,7 +144,7 @@ class Operators:
         """Open, reopen and resolve issues, as workers do every few seconds."""
         now = self.clock.now()
         update_issues(self.front, now, with_figures=False)
-        self.issues.look(self.rules, now)
+        look(self.issues, self.rules, now)
 
     def change_issue(self, number: int, how: int, more: int) -> None:
         """Acknowledge, resolve or snooze an issue, the only one with its subject and error.

@@ -1,8 +1,8 @@
-"""What the rules are about: handlers, processes, deliveries, runs, claims and results."""
+"""What the rules are about: handlers, processes, deliveries, runs, and all that is stored of them."""
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -44,10 +44,8 @@ class Handler:
         return self.has_type(delivery) and (not self.sources or delivery.source in self.sources)
 
     def has_type(self, delivery: Delivery) -> bool:
-        return ANY in self.types or (delivery.type if self.has_class(delivery) else UNKNOWN) in self.types
-
-    def has_class(self, delivery: Delivery) -> bool:
-        return delivery.known or delivery.type in self.knows
+        has_class = delivery.known or delivery.type in self.knows
+        return ANY in self.types or (delivery.type if has_class else UNKNOWN) in self.types
 
 
 @dataclass(eq=False)
@@ -57,6 +55,8 @@ class Shared:
     workers: list[Process] = field(default_factory=list)
     noted: datetime | None = None
     """When it noted last that it has planned."""
+    passed: set[int] = field(default_factory=set)
+    """The numbers of the newer lists that it waits for no more."""
 
 
 @dataclass(eq=False)
@@ -93,12 +93,9 @@ class Process:
         """Return the handler that is called for a run: it must be one of the delivery's type."""
         return _named(run.name, [each for each in self.handlers if each.has_type(run.delivery)])
 
-    def owner_of(self, name: str) -> Handler | None:
-        """Return the handler that the runs stored under a name belong to."""
-        return _named(name, self.handlers)
-
-    def waits_of(self, handler: Handler | None) -> tuple[float, ...]:
-        return self.waits if handler is None or handler.waits is None else handler.waits
+    def owner_of(self, name: str) -> Handler:
+        """Return the handler that the runs stored under a name belong to; one of no type if there is none."""
+        return _named(name, self.handlers) or Handler(name, ())
 
     def is_alive(self, now: datetime) -> bool:
         """A process counts until it is asked to stop, or a minute after it was killed."""
@@ -107,34 +104,6 @@ class Process:
     def may_plan(self, now: datetime) -> bool:
         """One that is held has its handlers, but no other waits for what it would plan."""
         return self.is_alive(now) and not self.held
-
-
-class FormerNames(dict[str, str]):
-    """The name that a renamed handler has now, by each of its former ones, as the newest release says."""
-
-    def concern(self, process: Process) -> bool:
-        """Return whether a process has a handler with former names, or with one that is recorded as such."""
-        own = {each.name for each in process.handlers}
-        return any(each.aliases for each in process.handlers) or any(
-            former in own or name in own for former, name in self.items()
-        )
-
-    def record(self, process: Process) -> None:
-        """Record the names of a process of the newest release; a handler's own name is no former one."""
-        own = {each.name for each in process.handlers}
-        wanted = {former: each.name for each in process.handlers for former in each.aliases}
-        for former, name in list(self.items()):
-            if former in own or name in own:
-                del self[former]
-        self.update({former: name for former, name in wanted.items() if former not in own})
-
-    def present(self, name: str) -> str:
-        return self.get(name, name)
-
-    def every(self, name: str) -> set[str]:
-        """Return all names of the handler that has, or had, this name."""
-        present = self.present(name)
-        return {name, present, *(former for former in self if self[former] == present)}
 
 
 @dataclass(eq=False)
@@ -157,30 +126,26 @@ class Delivery:
     also: list[str] = field(default_factory=list)
     needs_action: bool = False
     """Whether an error says why it is not handled."""
-    sent_as: str | None = None
-    """The type that it was sent as, where an operator has it read as another one."""
-    sent_counted_as: str | None = None
-    in_body: bool = False
-    """Whether a field of the body has the type, which is read when it is planned."""
-    body_type: str = ""
-    """The type that its body names; none if it cannot be read."""
-    body_known: bool = False
+    type_in_body: tuple[str, bool] | None = None
+    """The type that its body names ("" if it cannot be read), and whether it is known; or a header has it."""
+    waits_since: datetime | None = None
+    """The earliest time that a clock was set back to while it was unread."""
+    sent_type: str = field(init=False)
+    counted_as: str = field(init=False)
+    """As these it was sent, also where an operator has it read as another type."""
+
+    def __post_init__(self) -> None:
+        self.be_of(self.type, self.known)
+
+    def be_of(self, event_type: str, known: bool) -> None:
+        """Note what it was sent as: all types without a model are counted together."""
+        self.type, self.known, self.sent_type = event_type, known, event_type
+        self.counted_as = event_type if known or not event_type else "*"
 
     @property
     def is_unread(self) -> bool:
         """Its type is in the body, and not read yet."""
-        return self.in_body and not self.type
-
-    @property
-    def sent_type(self) -> str:
-        return self.type if self.sent_as is None else self.sent_as
-
-    @property
-    def counted_as(self) -> str:
-        """All types without a model are counted together; it stays counted as it was sent."""
-        if self.sent_counted_as is not None:
-            return self.sent_counted_as
-        return self.type if self.known or not self.type else "*"
+        return self.type_in_body is not None and not self.type
 
 
 Bug = tuple[str, str]
@@ -230,35 +195,29 @@ class Run:
     def unfinished(self) -> bool:
         return self.state in ("waiting", "due", "running")
 
-    @property
-    def was_interrupted(self) -> bool:
-        """An attempt did not count: it was lost, or ended by a stop, and did not put the run off."""
-        return self.uncounted > self.postponements
-
-    @property
-    def unsettled(self) -> bool:
-        """Its last claim has no result: it runs, or its lease has ended and nobody claimed it since."""
-        return self.state == "running" or (self.state == "due" and (self.alone or self.queued))
-
 
 @dataclass(frozen=True)
 class Claim:
     """The right to one attempt: the result counts while the run still has this token."""
 
     run: Run
-    token: int
-    attempt: int
-    uncounted: int
-    replays: int
-    since: float = 0.0
+    then: Run
+    """The run as it was claimed."""
+    since: float
     """When the process claimed it, in seconds of a clock that is never set."""
-    alone: bool = False
-    """Whether it was a suspect then: one that another worker took for lost later runs here as it began."""
-    postponements: int = 0
 
     @property
     def id(self) -> tuple[int, str, int]:
-        return (*self.run.id, self.token)
+        return (*self.run.id, self.then.token)
+
+    @property
+    def is_held(self) -> bool:
+        return self.run.state == "running" and self.run.token == self.then.token
+
+    @property
+    def number(self) -> int:
+        """Which attempt it is of those that count."""
+        return self.then.attempts - self.then.uncounted
 
 
 @dataclass(frozen=True)
@@ -287,13 +246,31 @@ class Limits:
     next_start: datetime | None = None
 
 
+@dataclass(eq=False)
+class State:
+    """All that an inbox stores, and what its processes know."""
+
+    deliveries: dict[int, Delivery] = field(default_factory=dict)
+    runs: dict[tuple[int, str], Run] = field(default_factory=dict)
+    """In the order in which they were made."""
+    limits: dict[str, Limits] = field(default_factory=dict)
+    processes: list[Process] = field(default_factory=list)
+    lists: list[Sequence[Handler]] = field(default_factory=list)
+    """The lists of handlers, as they were first seen."""
+    former: dict[str, str] = field(default_factory=dict)
+    """The name that a renamed handler has now, by each of its former ones, as the newest release says."""
+    settled: int = 0
+    """How many transactions have written results."""
+    deleted: Counter[Bug] = field(default_factory=Counter)
+    """The failures of issues that were deleted with what was erased or pruned."""
+    counted: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often what happened, by event type or handler: each event counts, and stays counted."""
+
+    def runs_of(self, delivery: Delivery) -> list[Run]:
+        return [each for each in self.runs.values() if each.delivery is delivery]
+
+
 def _named(name: str, handlers: Sequence[Handler]) -> Handler | None:
     """Return the handler of a name; a name comes before an alias."""
-    named = [each for each in handlers if each.name == name]
-    return next(iter([*named, *(each for each in handlers if name in each.aliases)]), None)
-
-
-def interval_of(rate: tuple[int, float]) -> timedelta:
-    """Return the time between two starts, rounded up, of a rate of up to 20 starts a second."""
-    number, seconds = rate
-    return timedelta(microseconds=math.ceil(seconds * 1e6 / number))
+    by_name = sorted(handlers, key=lambda each: each.name != name)
+    return next((each for each in by_name if name in each.names), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime, timedelta
 
-from model.issue_rules import Issues, is_snoozed
+from model.issue_rules import Issues
 from model.records import Delivery, Run
 from model.rules import Rules
 
@@ -38,26 +38,23 @@ def conditions(rules: Rules, issues: Issues, now: datetime) -> dict[str, bool]:
     A dead delivery is none if each of its dead runs failed by an issue that is snoozed.
     """
     since = waiting_since(rules, now)
+    snoozed = {bug for bug, issue in issues.items() if issue.state == "snoozed"}
     dead = [each for each in rules.runs.values() if each.delivery.state == "dead" and each.state == "dead"]
     return {
-        "dead": any(not is_snoozed(issues, run) for run in dead),
+        "dead": any(snoozed.isdisjoint(bug for bug, *_ in run.bugs) for run in dead),
         "quarantined": any(each.state == "quarantined" for each in rules.deliveries.values()),
         "paused": any(each.paused for each in rules.limits.values()),
         "waiting": since is not None and now - since > LONG_WAIT,
     }
 
 
-def backlogs(rules: Rules, now: datetime) -> dict[str, dict[str, int]]:
-    """Return how many unfinished and dead runs each handler has in which state, by its present name.
+def backlogs(rules: Rules, now: datetime) -> Counter[tuple[str, str]]:
+    """Return how many unfinished and dead runs each handler, by its present name, has in which state.
 
     What waits because its handler is limited is counted as waiting here.
     """
-    found: dict[str, Counter[str]] = {}
-    for run in rules.runs.values():
-        if run.unfinished or run.state == "dead":
-            counter = found.setdefault(rules.former.present(run.name), Counter())
-            counter[_state(rules, run, now)] += 1
-    return {name: dict(counter) for name, counter in found.items()}
+    runs = [each for each in rules.runs.values() if each.unfinished or each.state == "dead"]
+    return Counter((rules.present_name(each.name), _state(rules, each, now)) for each in runs)
 
 
 def _state(rules: Rules, run: Run, now: datetime) -> str:
@@ -70,4 +67,4 @@ def _state(rules: Rules, run: Run, now: datetime) -> str:
 
 def _paused(rules: Rules) -> set[str]:
     """Return every name of the handlers that are paused."""
-    return {one for name, each in rules.limits.items() if each.paused for one in rules.former.every(name)}
+    return {one for name, each in rules.limits.items() if each.paused for one in rules.every_name(name)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
@@ -32,7 +33,7 @@ def differences(rules: Rules, issues: Issues, app: Flask, now: datetime) -> list
     found: dict[str, Any] = {name: printed[name] for name in expected if name in printed}
     found["paused"] = sorted(each["name"] for each in printed["paused"])
     found["workers"] = {each["owner"]: each["alive"] for each in printed["workers"]}
-    found["handler_backlogs"] = {each["name"]: _states(each) for each in printed["handler_backlogs"]}
+    found["handler_backlogs"] = _backlogs(printed["handler_backlogs"])
     found["conditions"] = {name: name in holding for name in expected["conditions"]}
     return differing("status", expected, found)
 
@@ -50,9 +51,9 @@ def _expected(rules: Rules, issues: Issues, now: datetime) -> dict[str, Any]:
         "quarantined": numbers["quarantined"],
         "conflicts": sum(each.state == "quarantined" and each.conflict_of is not None for each in deliveries),
         "oldest_at": min(unfinished, key=_id).received.isoformat() if unfinished else None,
-        "paused": sorted({rules.former.present(name) for name, each in rules.limits.items() if each.paused}),
+        "paused": sorted({rules.present_name(name) for name, each in rules.limits.items() if each.paused}),
         "workers": {each.name: each.is_alive(now) for each in seen if not (each.stopped or each.forgotten)},
-        "handler_backlogs": {name: _states(each) for name, each in backlogs(rules, now).items()},
+        "handler_backlogs": backlogs(rules, now),
         "conditions": conditions(rules, issues, now),
     }
 
@@ -61,7 +62,10 @@ def _id(delivery: Delivery) -> int:
     return delivery.id
 
 
-def _states(numbers: dict[str, Any]) -> dict[str, int]:
-    """Return how many runs are in which state; those that wait because of a limit are waiting."""
-    found = {state: numbers.get(state, 0) for state in STATES}
-    return {**found, "waiting": found["waiting"] + numbers.get("limited", 0)}
+def _backlogs(printed: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
+    """Return how many runs of each handler are in which state; those that a limit holds are waiting."""
+    found: Counter[tuple[str, str]] = Counter()
+    for each in printed:
+        for state in (*STATES, "limited"):
+            found[each["name"], "waiting" if state == "limited" else state] += each.get(state, 0)
+    return +found

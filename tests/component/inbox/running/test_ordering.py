@@ -91,16 +91,6 @@ def test_a_retry_is_discarded_where_only_the_newest_counts_and_a_newer_one_waits
     assert states(where)[0] == ("discarded" if is_superseded else "due")
 
 
-def test_a_newer_one_supersedes_no_run_of_another_handler_or_key(inbox, where):
-    (of_another,) = planned(inbox, "a", newest_only=True)
-    planned(inbox, "b", key="other", newest_only=True)
-    change(where, "UPDATE run SET handler = 'g' WHERE delivery_id = ?", of_another)
-
-    planned(inbox, "c", newest_only=True)
-
-    assert (states(where, "g"), states(where)) == (["due"], ["due", "due"])
-
-
 def test_an_attempt_that_fails_while_a_newer_one_waits_is_not_repeated_where_only_the_newest_counts(
     inbox, where
 ):
