@@ -98,8 +98,16 @@ def _rank(item: pytest.Item) -> int:
     return next((n for n, part in enumerate(SLOWEST_FIRST) if part in path), len(SLOWEST_FIRST))
 
 
-ON_SQLITE_UNLESS_SLOW = ("component/cli/", "component/dashboard/", "component/sandbox/")
-"""What the user sees, above a database whose own tests run on SQLite and PostgreSQL in any case."""
+ON_SQLITE_UNLESS_SLOW = (
+    "component/cli/",
+    "component/dashboard/",
+    "component/engines/",
+    "component/inbox/watching/",
+    "component/notify/",
+    "component/sandbox/",
+)
+"""What works above the inbox: its other tests, those of all statements, and the model run on SQLite and
+PostgreSQL in any case."""
 
 
 def is_slow(item: pytest.Item) -> bool:
