@@ -40,7 +40,7 @@ _forking = threading.Lock()
 _steps: list[tuple[Step, Step, Step]] = []
 _resets: list[WeakMethod[Step]] = []
 _most_resets = 64
-"""With so many the next registration drops those of objects that have ended."""
+"""At this number of them the next registration drops those of objects that have ended."""
 _observers: list[WeakMethod[Crash]] = []
 _OF_THE_MOMENT = frozenset({"flask.app_ctx", "flask.request_ctx", "current_context"})
 """Variables of the call in progress, which are not copied: Flask's contexts, OpenTelemetry's current span."""
