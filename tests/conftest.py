@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from hypothesis import HealthCheck, settings
 
 from billhook.clock import FrozenClock
 from billhook.engines import Worker
@@ -42,20 +41,9 @@ from support.processes import clean_environment
 from support.server import Server, gunicorn
 from support.templates import drop_spares, keep_spare, new_inbox
 
-# A property test that fails because the machine is slow says nothing.
-_PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("billhook", max_examples=25, **_PROFILE)
-settings.register_profile("billhook-slow", max_examples=100, **_PROFILE)
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the tests mean the same however they were started."""
-    # What the garbage collector finds during a test was often left by another: it is shown and fails none.
-    config.addinivalue_line("filterwarnings", "default::pytest.PytestUnraisableExceptionWarning")
-    config.addinivalue_line("markers", "slow: takes some seconds, and is left out without --slow")
-    config.addinivalue_line("markers", "long: takes minutes, and is left out without --long")
-    keep_compiled()
-    settings.load_profile("billhook-slow" if config.getoption("--slow") else "billhook")
     if sys.dont_write_bytecode:
         # Without bytecode each of some thousand processes compiles all that it imports, and pytest rewrites
         # every test in every run. It goes into a folder of pytest's own, not beside the source.
@@ -63,6 +51,12 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.pycache_prefix = sys.pycache_prefix or str(config.rootpath / ".pytest_cache" / "bytecode")
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+    # What the garbage collector finds during a test was often left by another: it is shown and fails none.
+    config.addinivalue_line("filterwarnings", "default::pytest.PytestUnraisableExceptionWarning")
+    config.addinivalue_line("markers", "slow: takes some seconds, and is left out without --slow")
+    config.addinivalue_line("markers", "long: takes minutes, and is left out without --long")
+    keep_compiled()
+    load_profile(slow=config.getoption("--slow"))
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = (
             False  # xdist would sort by the number of tests, not by what they cost
@@ -74,6 +68,19 @@ def pytest_configure(config: pytest.Config) -> None:
     # Options for this run are none for the pytest that a test starts in a reader's folder.
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         os.environ.pop("PYTEST_ADDOPTS", None)
+
+
+def load_profile(*, slow: bool) -> None:
+    """Have property tests try some examples, and fail for none that takes long: it says nothing."""
+    from hypothesis import HealthCheck, settings  # rewritten by pytest: only now bytecode is written
+
+    settings.register_profile(
+        "billhook",
+        max_examples=100 if slow else 25,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile("billhook")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -98,8 +105,16 @@ def _rank(item: pytest.Item) -> int:
     return next((n for n, part in enumerate(SLOWEST_FIRST) if part in path), len(SLOWEST_FIRST))
 
 
-ON_SQLITE_UNLESS_SLOW = ("component/cli/", "component/dashboard/", "component/sandbox/")
-"""What the user sees, above a database whose own tests run on SQLite and PostgreSQL in any case."""
+ON_SQLITE_UNLESS_SLOW = (
+    "component/cli/",
+    "component/dashboard/",
+    "component/engines/",
+    "component/inbox/watching/",
+    "component/notify/",
+    "component/sandbox/",
+)
+"""What works above the inbox: its other tests, those of all statements, and the model run on SQLite and
+PostgreSQL in any case."""
 
 
 def is_slow(item: pytest.Item) -> bool:

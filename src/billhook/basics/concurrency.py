@@ -39,6 +39,8 @@ _forking = threading.Lock()
 """Held during a fork and during a registration: one fork at a time, with the lists below complete."""
 _steps: list[tuple[Step, Step, Step]] = []
 _resets: list[WeakMethod[Step]] = []
+_most_resets = 64
+"""At this number of them the next registration drops those of objects that have ended."""
 _observers: list[WeakMethod[Crash]] = []
 _OF_THE_MOMENT = frozenset({"flask.app_ctx", "flask.request_ctx", "current_context"})
 """Variables of the call in progress, which are not copied: Flask's contexts, OpenTelemetry's current span."""
@@ -198,8 +200,12 @@ def reset_in_child(reset: Step) -> None:
     The method must replace every lock, thread and connection of its object. It must not close the parent's
     connections: closing a copy would end the session, or drop the file locks, that the parent still uses.
     """
+    global _most_resets
     with _forking:
-        _resets[:] = [reference for reference in _resets if reference() is not None]
+        if len(_resets) >= _most_resets:
+            _resets[:] = [reference for reference in _resets if reference() is not None]
+            # Not at every registration: that of the thousandth object would look at all the others once more.
+            _most_resets = 2 * len(_resets) + 64
         _resets.append(WeakMethod(reset))
 
 

@@ -29,6 +29,7 @@ from billhook.errors import BillhookError
 from billhook.events import EVENT_TYPES
 from billhook.handlers import ConnectedHandlers, Handler
 from billhook.inbox import Inbox, NextTimes, WorkerRecord
+from billhook.inbox.running.due import Unread
 from billhook.inbox.running.handler_lists import (
     EVERY_TYPE,
     UNKNOWN_TYPES,
@@ -38,7 +39,6 @@ from billhook.inbox.running.handler_lists import (
     LiveList,
     TypeFilter,
 )
-from billhook.inbox.running.unread import Unread
 
 PATIENCE = timedelta(seconds=60)
 """How long the newest list may leave deliveries waiting; then the next one has as long."""

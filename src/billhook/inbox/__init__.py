@@ -8,10 +8,10 @@ from billhook.inbox.reading.deliveries import DeliveryDetails as DeliveryDetails
 from billhook.inbox.running.due import NOTHING_DUE as NOTHING_DUE
 from billhook.inbox.running.due import NextTimes as NextTimes
 from billhook.inbox.running.due import Start as Start
+from billhook.inbox.running.due import Unread as Unread
 from billhook.inbox.running.filters import DeliveryFilter as DeliveryFilter
 from billhook.inbox.running.transaction import InboxTransaction as InboxTransaction
 from billhook.inbox.running.unread import RoundRobin as RoundRobin
-from billhook.inbox.running.unread import Unread as Unread
 from billhook.inbox.tables.records import Claim as Claim
 from billhook.inbox.tables.records import ContentKey as ContentKey
 from billhook.inbox.tables.records import HandlerLimits as HandlerLimits

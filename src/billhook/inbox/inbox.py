@@ -23,11 +23,11 @@ from billhook.inbox.counting.retention import Cutoffs, PruneResult
 from billhook.inbox.counting.unconsumed import unconsumed_key
 from billhook.inbox.running import due, handler_lists, workers
 from billhook.inbox.running import limits as handler_limits
-from billhook.inbox.running.due import NextTimes, PendingDelivery, Start
+from billhook.inbox.running.due import NEVER, NextTimes, PendingDelivery, Start, Unread, read_unread
 from billhook.inbox.running.former_names import record_former_names
 from billhook.inbox.running.handler_lists import EVERY_TYPE, HandlerList, LiveList, TypeFilter
 from billhook.inbox.running.transaction import NO_LIMITS, InboxTransaction, count_skipped, every_name
-from billhook.inbox.running.unread import NEVER, RoundRobin, Unread, read_unread
+from billhook.inbox.running.unread import RoundRobin
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.storing.buffered_counts import BufferedCounts
 from billhook.inbox.storing.committer import BacklogLimit, Committer
@@ -225,9 +225,8 @@ class Inbox:
         those of handlers, by the names that their runs are stored under. Processes that were seen since
         `alive_since` are alive. The engine's transaction checks the schema. From a `start` on, look there.
         """
-        from_id = None if start is None else start.delivery_id
         with self.database.read(checked=False) as connection:
-            unread = read_unread(connection, limit, turns, types, alive_since, only, from_id)
+            unread = read_unread(connection, limit, turns, types, alive_since, only, start)
             if only is not None and unread.deliveries:
                 return unread, due.NOTHING_DUE
             return unread, due.next_times(connection, limits, only, start)

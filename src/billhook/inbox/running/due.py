@@ -1,4 +1,4 @@
-"""Find what is due: which handlers have runs that may be claimed, when the next run is due, and what waits.
+"""Find what an engine has to do: unread deliveries, handlers with runs that may be claimed, and what waits.
 
 All that it reads may change until the claim, which decides: see billhook.inbox.running.claims.
 """
@@ -9,12 +9,13 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     Connection,
+    Integer,
     Select,
     Text,
     TextualSelect,
@@ -27,11 +28,11 @@ from sqlalchemy import (
 )
 
 from billhook.basics.type_names import is_reading
-from billhook.inbox.running.handler_lists import EVERY_TYPE, TypeFilter, of_types
+from billhook.inbox.running.handler_lists import EVERY_TYPE, NEWEST_LIST, TypeFilter, of_types
 from billhook.inbox.running.postponing import not_earlier
-from billhook.inbox.running.unread import first_of_each
+from billhook.inbox.running.unread import STORED_COLUMNS, RoundRobin, first_of_each
 from billhook.inbox.tables.handler_names import stored_names
-from billhook.inbox.tables.records import HandlerLimits, own_name
+from billhook.inbox.tables.records import HandlerLimits, StoredDelivery, own_name
 from billhook.inbox.tables.schema import (
     CLAIMABLE,
     DUE_RUN,
@@ -45,7 +46,73 @@ from billhook.inbox.tables.schema import (
 )
 from billhook.inbox.tables.sql import TextOfTables, UtcDateTime, distinct_values, in_values, words
 
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+"""A time since when no process can have been seen: for a caller that leaves no delivery to others."""
 IS_PAUSED = handler.c.paused_at.is_not(None)
+_RECEIVED = (
+    select(NEWEST_LIST, *STORED_COLUMNS)
+    .where(UNREAD)
+    .order_by(delivery.c.id)
+    .limit(bindparam("at_most", type_=Integer))
+)
+"""Up to `at_most` deliveries that wait to be planned, oldest first: the fields of StoredDelivery, after the
+number of the newest list of handlers."""
+_RECEIVED_ONE = _RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=BigInteger))
+_RECEIVED_FROM = _RECEIVED.where(delivery.c.id >= bindparam("from_id", type_=BigInteger))
+
+
+class Start(NamedTuple):
+    """Where a poll begins in the indexes of what waits, if not at their beginnings.
+
+    It looks for deliveries with ids from `delivery_id` on, and for runs of handlers with these `names`: due
+    ones from `due_at` on, and those under way with leases that end from `leased_until` on.
+    """
+
+    delivery_id: int
+    due_at: datetime
+    leased_until: datetime
+    names: tuple[str, ...]
+
+
+class Unread(NamedTuple):
+    """Deliveries that no engine has read yet, and the newest list of handlers in the same snapshot.
+
+    `newest_list` is None without deliveries, and where no process is alive.
+    """
+
+    deliveries: list[StoredDelivery]
+    newest_list: int | None
+    first_id: int | None = None
+    """The lowest id of what waits, also where others have their turn."""
+
+
+def read_unread(
+    connection: Connection,
+    limit: int,
+    turns: RoundRobin | None = None,
+    types: TypeFilter = EVERY_TYPE,
+    alive_since: datetime = NEVER,
+    only: int | None = None,
+    start: Start | None = None,
+) -> Unread:
+    """Return up to `limit` deliveries of these types: the oldest, or in turn where more wait.
+
+    That one, of any type, if `only` names it; else only those from a `start` on, if it is given. Processes
+    that were seen since `alive_since` are alive.
+    """
+    values: dict[str, Any] = {"at_most": limit, "alive_since": alive_since}
+    from_id = None if start is None else start.delivery_id
+    if only is not None:
+        query, values = _RECEIVED_ONE, {**values, "at_most": 1, "delivery_id": only}
+    else:
+        query, values = (_RECEIVED if from_id is None else _RECEIVED_FROM), {**values, "from_id": from_id}
+        query = query if types == EVERY_TYPE else query.where(*of_types(types))
+    rows = connection.execute(query, values).all()
+    oldest = [StoredDelivery(*row[1:]) for row in rows]
+    first_id = oldest[0].delivery_id if oldest else None
+    if turns is not None and only is None and len(oldest) >= limit:
+        oldest = turns.choose(connection, oldest, limit, types, from_id)
+    return Unread(oldest, rows[0][0] if rows else None, first_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +177,6 @@ class NextTimes(NamedTuple):
 
 
 NOTHING_DUE = NextTimes(None, None)
-
-
-class Start(NamedTuple):
-    """Where a poll begins in the indexes of what waits, if not at their beginnings.
-
-    It looks for deliveries with ids from `delivery_id` on, and for runs of handlers with these `names`: due
-    ones from `due_at` on, and those under way with leases that end from `leased_until` on.
-    """
-
-    delivery_id: int
-    due_at: datetime
-    leased_until: datetime
-    names: tuple[str, ...]
 
 
 _FIRST = """SELECT '{state}' AS kind, handler, (

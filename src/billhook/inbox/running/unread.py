@@ -1,4 +1,4 @@
-"""Read the deliveries that wait to be planned: the oldest, and from a backlog the first of each type in turn.
+"""Choose from a backlog of deliveries that wait to be planned: the first of each type in turn.
 
 A backlog of one type holds up no other. The deliveries of a source that must be planned in the order of
 receipt are a queue: those of one type; of all types that an ordered handler gets; and where a type is in the
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, Text, TextualSelect, bindparam, select
+from sqlalchemy import BigInteger, Column, Connection, Integer, Text, TextualSelect, bindparam
 
-from billhook.inbox.running.handler_lists import EVERY_TYPE, NEWEST_LIST, TypeFilter, of_types
+from billhook.inbox.running.handler_lists import EVERY_TYPE, TypeFilter
 from billhook.inbox.tables.records import StoredDelivery
 from billhook.inbox.tables.schema import UNREAD, delivery
 from billhook.inbox.tables.sql import TextOfTables, words
@@ -28,21 +28,9 @@ MOST_OF_EACH = 10
 _START = ("", "")
 """Before all types and sources."""
 LAST_ID = 2**63 - 1
-NEVER = datetime(9999, 1, 1, tzinfo=UTC)
-"""A time since when no process can have been seen: for a caller that leaves no delivery to others."""
 QueueOf = Callable[[str], int | None]
 """Returns the number of the queue of an event type; None for one without an ordered handler."""
 
-RECEIVED = (
-    select(NEWEST_LIST, *STORED_COLUMNS)
-    .where(UNREAD)
-    .order_by(delivery.c.id)
-    .limit(bindparam("at_most", type_=Integer))
-)
-"""Up to `at_most` deliveries that wait to be planned, oldest first: the fields of StoredDelivery, after the
-number of the newest list of handlers."""
-_RECEIVED_ONE = RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=BigInteger))
-_RECEIVED_FROM = RECEIVED.where(delivery.c.id >= bindparam("from_id", type_=BigInteger))
 # At most three look-ups in the index for each row that it finds, however many wait. Not one that compares the
 # three columns at once, for which SQLite reads all of a type.
 _FIRST = """(
@@ -103,7 +91,10 @@ class RoundRobin:
         types: TypeFilter,
         from_id: int | None = None,
     ) -> list[StoredDelivery]:
-        """Return `limit` deliveries: some of each of these types, and as many of the `oldest` as fit."""
+        """Return `limit` deliveries: some of each of these types, and as many of the `oldest` as fit.
+
+        Those of each type have ids from `from_id` on, if it is given.
+        """
         at_most = limit // 2
         if not at_most:
             return oldest
@@ -165,48 +156,6 @@ def merge(
             break
         chosen[one.delivery_id] = one
     return [chosen[delivery_id] for delivery_id in sorted(chosen)]
-
-
-class Unread(NamedTuple):
-    """Deliveries that no engine has read yet, and the newest list of handlers in the same snapshot.
-
-    `newest_list` is None without deliveries, and where no process is alive.
-    """
-
-    deliveries: list[StoredDelivery]
-    newest_list: int | None
-    first_id: int | None = None
-    """The lowest id of what waits, also where others have their turn."""
-
-
-def read_unread(
-    connection: Connection,
-    limit: int,
-    turns: RoundRobin | None = None,
-    types: TypeFilter = EVERY_TYPE,
-    alive_since: datetime = NEVER,
-    only: int | None = None,
-    from_id: int | None = None,
-) -> Unread:
-    """Return up to `limit` deliveries of these types: the oldest, or in turn where more wait.
-
-    That one, of any type, if `only` names it; else only those with ids from `from_id` on, if it is given.
-    Processes that were seen since `alive_since` are alive.
-    """
-    values: dict[str, Any] = {"at_most": limit, "alive_since": alive_since}
-    if only is not None:
-        query, values = _RECEIVED_ONE, {**values, "at_most": 1, "delivery_id": only}
-    else:
-        query, values = (
-            (RECEIVED, values) if from_id is None else (_RECEIVED_FROM, {**values, "from_id": from_id})
-        )
-        query = query if types == EVERY_TYPE else query.where(*of_types(types))
-    rows = connection.execute(query, values).all()
-    oldest = [StoredDelivery(*row[1:]) for row in rows]
-    first_id = oldest[0].delivery_id if oldest else None
-    if turns is not None and only is None and len(oldest) >= limit:
-        oldest = turns.choose(connection, oldest, limit, types, from_id)
-    return Unread(oldest, rows[0][0] if rows else None, first_id)
 
 
 def first_of_each(

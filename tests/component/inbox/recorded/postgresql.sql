@@ -1447,6 +1447,56 @@ WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_
  LIMIT %(param_1)s::INTEGER
 --> run: run_claim_idx
 
+-- running/due.py read_unread
+SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND NOT coalesce(billhook.delivery.event_type, %(coalesce_1)s::VARCHAR) = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> billhook_worker: billhook_worker_seen_at_idx
+--> delivery: delivery_received_idx
+
+-- running/due.py read_unread
+SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id = %(delivery_id)s::BIGINT ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> billhook_worker: billhook_worker_seen_at_idx
+--> delivery: delivery_received_idx
+
+-- running/due.py read_unread
+SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id >= %(from_id)s::BIGINT ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> billhook_worker: billhook_worker_seen_at_idx
+--> delivery: delivery_received_idx
+
+-- running/due.py read_unread
+SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND coalesce(billhook.delivery.event_type, %(coalesce_1)s::VARCHAR) = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> billhook_worker: billhook_worker_seen_at_idx
+--> delivery: delivery_received_idx
+
+-- running/due.py read_unread
+SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> billhook_worker: billhook_worker_seen_at_idx
+--> delivery: delivery_received_idx
+
 -- running/due.py reset_far_due_times
 UPDATE billhook.run SET due_at=CASE WHEN (billhook.run.not_before > %(param_1)s::TIMESTAMP WITH TIME ZONE) THEN billhook.run.not_before ELSE %(param_1)s::TIMESTAMP WITH TIME ZONE END WHERE billhook.run.id IN (SELECT billhook.run.id
 FROM billhook.run
@@ -2497,56 +2547,6 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
     WHERE found.number < %(at_most)s::INTEGER
 ) SELECT stored.id, stored.received_at, stored.event_type FROM found JOIN billhook.delivery AS stored ON stored.id = found.id ORDER BY found.number
 --> delivery: delivery_pkey
---> delivery: delivery_received_idx
-
--- running/unread.py read_unread
-SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
-FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') AND NOT coalesce(billhook.delivery.event_type, %(coalesce_1)s::VARCHAR) = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.delivery.id
- LIMIT %(at_most)s::INTEGER
---> billhook_worker: billhook_worker_seen_at_idx
---> delivery: delivery_received_idx
-
--- running/unread.py read_unread
-SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
-FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id = %(delivery_id)s::BIGINT ORDER BY billhook.delivery.id
- LIMIT %(at_most)s::INTEGER
---> billhook_worker: billhook_worker_seen_at_idx
---> delivery: delivery_received_idx
-
--- running/unread.py read_unread
-SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
-FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id >= %(from_id)s::BIGINT ORDER BY billhook.delivery.id
- LIMIT %(at_most)s::INTEGER
---> billhook_worker: billhook_worker_seen_at_idx
---> delivery: delivery_received_idx
-
--- running/unread.py read_unread
-SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
-FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') AND coalesce(billhook.delivery.event_type, %(coalesce_1)s::VARCHAR) = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.delivery.id
- LIMIT %(at_most)s::INTEGER
---> billhook_worker: billhook_worker_seen_at_idx
---> delivery: delivery_received_idx
-
--- running/unread.py read_unread
-SELECT (SELECT max(billhook.billhook_worker.list_id) AS max_1
-FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL AND billhook.billhook_worker.list_id IS NOT NULL AND billhook.billhook_worker.held_at IS NULL AND billhook.billhook_worker.seen_at > %(alive_since)s::TIMESTAMP WITH TIME ZONE) AS anon_1, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
- LIMIT %(at_most)s::INTEGER
---> billhook_worker: billhook_worker_seen_at_idx
 --> delivery: delivery_received_idx
 
 -- running/workers.py expects_worker

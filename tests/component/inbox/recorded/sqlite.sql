@@ -1564,6 +1564,58 @@ WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND 
  LIMIT ? OFFSET ?
 --> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at<?)
 
+-- running/due.py read_unread
+SELECT (SELECT max(billhook_worker.list_id) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SELECT value FROM json_each(?)) = 0 ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING INDEX delivery_received_idx
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
+
+-- running/due.py read_unread
+SELECT (SELECT max(billhook_worker.list_id) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SELECT value FROM json_each(?)) ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING INDEX delivery_received_idx
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
+
+-- running/due.py read_unread
+SELECT (SELECT max(billhook_worker.list_id) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') AND delivery.id = ? ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
+
+-- running/due.py read_unread
+SELECT (SELECT max(billhook_worker.list_id) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') AND delivery.id >= ? ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INDEX delivery_received_idx (id>?)
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
+
+-- running/due.py read_unread
+SELECT (SELECT max(billhook_worker.list_id) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING INDEX delivery_received_idx
+--> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
+
 -- running/due.py reset_far_due_times
 UPDATE run SET due_at=CASE WHEN (run.not_before > ?) THEN run.not_before ELSE ? END WHERE run.id IN (SELECT run.id
 FROM run
@@ -2774,58 +2826,6 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 --> SEARCH delivery USING COVERING INDEX delivery_turn_idx (event_type>?)
 --> SCAN found
 --> SEARCH stored USING INTEGER PRIMARY KEY (rowid=?)
-
--- running/unread.py read_unread
-SELECT (SELECT max(billhook_worker.list_id) AS max_1
-FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
-FROM delivery
-WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SELECT value FROM json_each(?)) = 0 ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SCAN delivery USING INDEX delivery_received_idx
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
-
--- running/unread.py read_unread
-SELECT (SELECT max(billhook_worker.list_id) AS max_1
-FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
-FROM delivery
-WHERE delivery.state IN ('received') AND coalesce(delivery.event_type, ?) IN (SELECT value FROM json_each(?)) ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SCAN delivery USING INDEX delivery_received_idx
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
-
--- running/unread.py read_unread
-SELECT (SELECT max(billhook_worker.list_id) AS max_1
-FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
-FROM delivery
-WHERE delivery.state IN ('received') AND delivery.id = ? ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
---> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
-
--- running/unread.py read_unread
-SELECT (SELECT max(billhook_worker.list_id) AS max_1
-FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
-FROM delivery
-WHERE delivery.state IN ('received') AND delivery.id >= ? ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SEARCH delivery USING INDEX delivery_received_idx (id>?)
---> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
-
--- running/unread.py read_unread
-SELECT (SELECT max(billhook_worker.list_id) AS max_1
-FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.list_id IS NOT NULL AND billhook_worker.held_at IS NULL AND billhook_worker.seen_at > ?) AS anon_1, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
-FROM delivery
-WHERE delivery.state IN ('received') ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SCAN delivery USING INDEX delivery_received_idx
---> SEARCH billhook_worker USING INDEX billhook_worker_seen_at_idx (seen_at>?)
 
 -- running/workers.py expects_worker
 SELECT billhook_worker.engine
