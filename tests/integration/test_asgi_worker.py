@@ -195,8 +195,15 @@ def test_a_client_that_closes_its_side_after_the_request_gets_its_response(serve
 
 
 def test_control_gunicorns_own_worker_gives_no_response_to_a_half_closed_connection(plain):
-    with pytest.raises(OSError):  # noqa: PT011 - reset or closed
-        plain.ask(request(b"{}", signed(), close=False), half_close=True)
+    def is_answered() -> bool:
+        try:
+            plain.ask(request(b"{}", signed(), close=False), half_close=True)
+        except OSError:  # reset or closed
+            return False
+        return True
+
+    # On a busy machine it may have answered before it sees the end.
+    assert not all(is_answered() for _ in range(20))
 
 
 def test_a_request_that_is_no_http_is_refused_without_its_text(server):
