@@ -95,6 +95,7 @@ SLOWEST_FIRST = (
     "test_engine_deadly",
     "acceptance/",
     "integration/",
+    "model/test_model",
     "component/",
 )
 """Parts of the paths of test files, in the order in which they begin under xdist; the fast rest follows."""

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from billhook import Handlers
 from billhook.cli import main
+from billhook.client import BillingClient
 from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, UnknownEvent, sample
 from billhook.events.base import _registered
 from billhook.signals import event_signal
@@ -59,6 +60,12 @@ def forgotten(tmp_path, monkeypatch) -> Iterator[None]:
             del _registered[name]
     for name in written:
         del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def calls_are_repeated_at_once(monkeypatch) -> None:
+    """Commands do not wait before they repeat a call to the service: component/client tests how long."""
+    monkeypatch.setitem(BillingClient.__init__.__kwdefaults__, "sleep", lambda _: None)
 
 
 @pytest.fixture
