@@ -14,10 +14,10 @@ from billhook.inbox import (
     HandlerLimits,
     Inbox,
     NextTimes,
+    PollStart,
     RunOptions,
     RunPlan,
     RunState,
-    Start,
     WorkerRecord,
 )
 from billhook.inbox.counting import unconsumed
@@ -86,7 +86,7 @@ def store(inbox: Inbox) -> None:
     inbox.received(10)
     inbox.poll(10)
     inbox.poll(2, turns=RoundRobin(lambda _: None))
-    inbox.poll(2, turns=RoundRobin(lambda _: None), start=Start(2, at(0), at(0), ("h",)))
+    inbox.poll(2, turns=RoundRobin(lambda _: None), start=PollStart(2, at(0), at(0), ("h",)))
     inbox.pending({}, received_before=at(300), now=at(0), limit=2)
     search_scope.read_scope(inbox, DeliveryFilter(search="c1"))
     with inbox.transaction(OWNER) as transaction:

@@ -31,9 +31,9 @@ from billhook.inbox import (
     InboxTransaction,
     Lease,
     NextTimes,
+    PollStart,
     RoundRobin,
     RunPlan,
-    Start,
     StoredDelivery,
 )
 from billhook.inbox.running.workers import WORKER_SILENT_AFTER
@@ -68,6 +68,8 @@ class PollPlan:
 class Cycle:
     """What every engine does with the inbox, in one thread, which `wake` wakes up when an attempt ends."""
 
+    _polls_again = False
+    """Whether a poll may leave what the next one finds: else each finds all that there is."""
     _skipping: bool
     """Whether the database skipped a part of the last transaction, which is read again then."""
 
@@ -85,8 +87,9 @@ class Cycle:
         self._dispatcher = dispatcher
         self._lists = dispatcher.lists
         self._turns = RoundRobin(dispatcher.queue_of)
-        self._pacing = Pacing(inbox.database.plan_rows)
-        self._start: Start | None = None
+        database = inbox.database
+        self._pacing = Pacing(database.plan_rows, keeps_entries=self._polls_again and database.keeps_entries)
+        self._start: PollStart | None = None
         """Where the last poll began in the indexes; None: at their beginnings."""
         self._lease_time = timedelta(seconds=lease_seconds)
         self._owner = unique_process_name()

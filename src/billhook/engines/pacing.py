@@ -30,7 +30,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
-from billhook.inbox import NextTimes, Start, StoredDelivery, Unread
+from billhook.inbox import NextTimes, PollStart, StoredDelivery, Unread
 
 FIRST_ROWS = 50
 PLAN_BYTES = 16 * 1024 * 1024
@@ -57,7 +57,7 @@ WHOLE_FACTOR = 20
 """Then none begins there for 20 times as long as the last of them took."""
 OPEN_SECONDS = timedelta(seconds=1)
 """So much later than its runs are due another transaction may commit, and they are still found."""
-_FIRST_START = Start(0, datetime.min.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC), ())
+_FIRST_START = PollStart(0, datetime.min.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC), ())
 _MAX_DOUBLINGS = 8  # without a bound, a night without storage would overflow a float
 
 
@@ -91,7 +91,7 @@ class Pacing:
             rows = max(1, rows // BEHIND_FACTOR)
         return min(rows, self._rows_by_size)
 
-    def start(self, rows: int, at: float, names: Collection[str]) -> Start | None:
+    def start(self, rows: int, at: float, names: Collection[str]) -> PollStart | None:
         """Return where a poll begins at a time; None for the beginnings.
 
         `rows` is how many deliveries it reads at most, `names` are those of this process's handlers.
@@ -101,7 +101,13 @@ class Pacing:
         return self._start._replace(names=tuple(sorted({*names, *self._start.names})))
 
     def record_start(
-        self, start: Start | None, unread: Unread, times: NextTimes, now: datetime, began: float, ended: float
+        self,
+        start: PollStart | None,
+        unread: Unread,
+        times: NextTimes,
+        now: datetime,
+        began: float,
+        ended: float,
     ) -> None:
         """Record what a poll found that began at this start, and from when to when it looked."""
         before = _FIRST_START if self._whole_at is None else self._start
@@ -111,7 +117,7 @@ class Pacing:
             self._whole_at = ended + WHOLE_FACTOR * (ended - began) if is_slow else None
         if self._whole_at is None:
             return
-        self._start = Start(
+        self._start = PollStart(
             before.delivery_id if unread.first_id is None else unread.first_id,
             min(times.first_due_at or now, now) - OPEN_SECONDS,
             times.lease_ends_at or max(now - OPEN_SECONDS, before.leased_until),

@@ -27,7 +27,7 @@ from billhook.engines.maintenance import (
     MaintenanceOptions,
     WorkerRegistration,
 )
-from billhook.engines.pacing import GATHER_SECONDS, LOAD_RUNS, READING_LOCKED_SECONDS, Pacing
+from billhook.engines.pacing import GATHER_SECONDS, LOAD_RUNS, READING_LOCKED_SECONDS
 from billhook.engines.readers import Readers
 from billhook.engines.reporting import log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
@@ -101,6 +101,8 @@ MAX_ABANDONED_THREADS = 100
 class Worker(Cycle):
     """Handles the deliveries of an inbox until it is stopped: `run` it in a thread or as a process."""
 
+    _polls_again = True
+
     def __init__(
         self,
         inbox: Inbox,
@@ -115,8 +117,6 @@ class Worker(Cycle):
         super().__init__(
             inbox, dispatcher, threads=threads, lease_seconds=lease_seconds, wake=self._wakeup.set
         )
-        # Other engines are to find all that there is in one poll; a worker polls again.
-        self._pacing = Pacing(inbox.database.plan_rows, keeps_entries=inbox.database.keeps_entries)
         self._readers = self._own_readers = Readers(dispatcher, self._wakeup.set)
         # Not a threading.Event: a signal handler may call `stop` while this thread is inside its wait().
         self._stopping = False

@@ -7,7 +7,7 @@ from billhook.inbox.reading.deliveries import Deliveries as Deliveries
 from billhook.inbox.reading.deliveries import DeliveryDetails as DeliveryDetails
 from billhook.inbox.running.due import NOTHING_DUE as NOTHING_DUE
 from billhook.inbox.running.due import NextTimes as NextTimes
-from billhook.inbox.running.due import Start as Start
+from billhook.inbox.running.due import PollStart as PollStart
 from billhook.inbox.running.due import Unread as Unread
 from billhook.inbox.running.filters import DeliveryFilter as DeliveryFilter
 from billhook.inbox.running.transaction import InboxTransaction as InboxTransaction

@@ -23,7 +23,7 @@ from billhook.inbox.counting.retention import Cutoffs, PruneResult
 from billhook.inbox.counting.unconsumed import unconsumed_key
 from billhook.inbox.running import due, handler_lists, workers
 from billhook.inbox.running import limits as handler_limits
-from billhook.inbox.running.due import NEVER, NextTimes, PendingDelivery, Start, Unread, read_unread
+from billhook.inbox.running.due import NEVER, NextTimes, PendingDelivery, PollStart, Unread, read_unread
 from billhook.inbox.running.former_names import record_former_names
 from billhook.inbox.running.handler_lists import EVERY_TYPE, HandlerList, LiveList, TypeFilter
 from billhook.inbox.running.transaction import NO_LIMITS, InboxTransaction, count_skipped, every_name
@@ -217,7 +217,7 @@ class Inbox:
         *,
         types: TypeFilter = EVERY_TYPE,
         alive_since: datetime = NEVER,
-        start: Start | None = None,
+        start: PollStart | None = None,
     ) -> tuple[Unread, NextTimes]:
         """Return what an engine has to do: unread deliveries of these types, and when runs are due.
 

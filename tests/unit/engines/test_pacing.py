@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from billhook.engines.pacing import FIRST_ROWS, PLAN_BYTES, Pacing
-from billhook.inbox import NOTHING_DUE, Start, Unread
+from billhook.inbox import NOTHING_DUE, PollStart, Unread
 
 NOW = datetime(2026, 1, 15, 9, 30, tzinfo=UTC)
 DUE, LATER = NOW - timedelta(seconds=5), NOW + timedelta(seconds=1)
@@ -140,12 +140,12 @@ def test_polls_begin_at_what_the_last_one_found_once_three_from_the_beginnings_w
 
     assert whole == [None] * 5
     later = [poll(pacing, 4.06, 0.001), poll(pacing, 5.04, 0.03), poll(pacing, 9, 0.001, rows=0)]
-    assert later[0] == Start(7, DUE - second, LATER, ("other", "own"))
+    assert later[0] == PollStart(7, DUE - second, LATER, ("other", "own"))
     assert (
         later[1] == later[2] == later[0]._replace(due_at=NOW - second)
     )  # nothing found; a minute is no bound
     assert poll(pacing, 9.1, 0.03, unread) is None  # twenty times 0.05 s are over
-    assert poll(pacing, 9.2, 0.001) == Start(7, NOW - second, LATER, ("own",))
+    assert poll(pacing, 9.2, 0.001) == PollStart(7, NOW - second, LATER, ("own",))
     assert [poll(pacing, at, 0.001) for at in (9.8, 9.81, 9.82)] == [None] * 3  # quick again
 
 

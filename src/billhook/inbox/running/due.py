@@ -61,7 +61,7 @@ _RECEIVED_ONE = _RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=
 _RECEIVED_FROM = _RECEIVED.where(delivery.c.id >= bindparam("from_id", type_=BigInteger))
 
 
-class Start(NamedTuple):
+class PollStart(NamedTuple):
     """Where a poll begins in the indexes of what waits, if not at their beginnings.
 
     It looks for deliveries with ids from `delivery_id` on, and for runs of handlers with these `names`: due
@@ -93,7 +93,7 @@ def read_unread(
     types: TypeFilter = EVERY_TYPE,
     alive_since: datetime = NEVER,
     only: int | None = None,
-    start: Start | None = None,
+    start: PollStart | None = None,
 ) -> Unread:
     """Return up to `limit` deliveries of these types: the oldest, or in turn where more wait.
 
@@ -226,7 +226,7 @@ def next_times(
     connection: Connection,
     limits: Mapping[str, HandlerLimits],
     only: int | None = None,
-    start: Start | None = None,
+    start: PollStart | None = None,
 ) -> NextTimes:
     """Return when an engine has to poll again; for the runs of one delivery if `only` names it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from billhook.inbox import RoundRobin, Start
+from billhook.inbox import PollStart, RoundRobin
 from support.inbox_view import incoming
 from support.runs import LEASE, OWNER, at, claim, planned
 
@@ -21,7 +21,7 @@ def inbox_with_runs(inbox):
 
 
 def begun(inbox, delivery_id=0, due=0.0, leased=0.0, names=("busy", "h", "other")):
-    start = Start(delivery_id, at(due), at(leased), tuple(names))
+    start = PollStart(delivery_id, at(due), at(leased), tuple(names))
     unread, times = inbox.poll(10, start=start, turns=RoundRobin(lambda _: None))
     return [one.delivery_id for one in unread.deliveries], times
 
