@@ -187,13 +187,16 @@ def failing_pages_raise(loggers_are_left_as_they_were: None, monkeypatch: pytest
     monkeypatch.setattr("billhook.pages.pages.RAISE_AGAIN", True)
 
 
-@pytest.fixture(autouse=True)
-def apps_of_this_test() -> Iterator[None]:
-    """Have hints name the app of the test: many apps follow each other here, and not all are closed."""
+def _forget_new_apps() -> Iterator[None]:
+    """Have hints name no app that was made meanwhile: many follow each other, and not all are closed."""
     before = dict(program._programs)
     yield
     program._programs.clear()
     program._programs.update(before)
+
+
+apps_of_this_module = pytest.fixture(autouse=True, scope="module")(_forget_new_apps)
+apps_of_this_test = pytest.fixture(autouse=True)(_forget_new_apps)
 
 
 @pytest.fixture
